@@ -37,6 +37,10 @@ namespace r2ccl {
   X(accuse_sleepers, "a path is late also when the peer answers on no other")                     \
   X(no_return, "a path that failed is not opened again")                                          \
   X(small_proof, "a path is up though full-size frames do not pass")                              \
+  X(join_unasked, "the higher rank does not ask for data connections")                            \
+  X(join_dead, "a data connection may join an incarnation that is over")                          \
+  X(join_all, "every link opens its data connections at the start")                               \
+  X(join_unproved, "a data connection that joins carries chunks at once")                         \
   X(one_stream, "an idle link checks the same control streams again and again")                   \
   X(old_address, "a NIC's new address is not reported")                                           \
   X(silent_close, "a rank that finalizes while its calls wait tells no one")                      \
@@ -86,6 +90,7 @@ namespace r2ccl {
   X(tune_never_wait, "a chunk never waits for a better path")                                     \
   X(tune_paths_for, "a message is cut for all paths")                                             \
   X(tune_chunk_shared, "a shared NIC sizes no chunk")                                             \
+  X(tune_cut_early, "a message is cut before a path carries chunks")                              \
   X(tune_doubtful, "a chunk on a path on probation has no copy")                                  \
   X(tune_suspect_hedge, "the chunks of a suspect path have no hedge")                             \
   X(tune_nic_time, "the bytes of other links on a NIC have no time")                              \

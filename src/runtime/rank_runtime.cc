@@ -83,7 +83,14 @@ Status RankRuntime::start(MetJob met) {
     views_ = std::make_unique<RankViews>(engine_, *operations_, hosts, options_.first_view, clock_);
   }
   cost_meter_ = std::make_unique<CostMeter>(
-      options_.self, Operations::first_free_channel(options_.contexts), ports, hosts, clock_);
+      options_.self, Operations::first_free_channel(options_.contexts), ports, hosts, clock_,
+      [this](Rank to, std::span<const std::byte> body) {
+        engine_.link(to)->send_notice(make_notice(NoticeKind::costs, body));
+      });
+  // The measurement uses these links, and the plans of jobs of a few hosts do.
+  for (const Rank peer : measured_peers(hosts, ports.size(), options_.self)) {
+    if (options_.data_at_start) ports[static_cast<size_t>(peer.value())]->expect_messages();
+  }
   waits_ = std::make_unique<RankWaits>(engine_, clock_, *operations_, on_communicator(),
                                        [this](const std::string& why, std::vector<Rank> ranks) {
                                          fail_of(std::move(ranks), Code::invalid_usage, why);
@@ -309,6 +316,8 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::host_rates:
       if (views_ != nullptr) views_->on_report(peer, body);
       return;
+    case NoticeKind::costs:
+      return cost_meter_->on_notice(peer, body);
     case NoticeKind::address:
     case NoticeKind::drained:
       return;  // the engine's

@@ -53,6 +53,9 @@ struct RankOptions {
   std::optional<HostGroups> plan_hosts;
   // Plans are by these costs until measure_costs() has ended. Ranks must have the same ones.
   PlanCosts plan_costs;
+  // Links that the measurement of costs uses open their data connections at the start. False, for
+  // tests: every link does when it is first used.
+  bool data_at_start = true;
   // The ranks agree on the hosts' bandwidth, and plans follow it.
   bool views = true;
   View first_view;  // at the start; all ranks must have the same one

@@ -36,6 +36,7 @@ class FakePath final : public PathEnd {
   void bring_up(TimeNs now) {
     state.connect(Incarnation(state.incarnation().value() + 1), now);
     state.mark_validated(now);
+    data_passes = !control_only;
   }
   // A frame of `bytes` goes out.
   void send(uint32_t bytes, TimeNs now) {
@@ -55,6 +56,7 @@ class FakePath final : public PathEnd {
   void lose(DownCause cause, TimeNs now) {
     queue_->on_lost(model.bytes_outstanding());
     model.reset();
+    data_passes = false;
     state.fail(cause, now);
   }
 

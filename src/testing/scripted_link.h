@@ -91,11 +91,34 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     ++peer.incarnation;
     peer.frames_sent = peer.frames_received = peer.bytes_received = 0;
     peer.data = adopt(index, ConnectionKind::data);
+    peer.control = adopt(index, ConnectionKind::join);
+    open_control(index);
+    prove(index);
+    R2CCL_CHECK(path(index).state.phase() == PathPhase::up);
+  }
+  // Opens the path's control stream alone, under its next incarnation.
+  void connect_control(size_t index) {
+    Peer& peer = peers_[index];
+    ++peer.incarnation;
+    peer.frames_sent = peer.frames_received = peer.bytes_received = 0;
+    peer.data = nullptr;
     peer.control = adopt(index, ConnectionKind::control);
-    auto own = std::make_unique<ScriptedConnection>();
-    peer.control_end = own.get();
-    peer.own_control = std::make_unique<ControlStream>(
-        std::move(own), session(index, 2, 1), std::vector<std::byte>(), read_buffer_, spare_frame_);
+    open_control(index);
+    step();
+  }
+  // A handshake of that incarnation ends now.
+  void adopt_late(size_t index, ConnectionKind kind, uint32_t incarnation) {
+    const uint32_t present = std::exchange(peers_[index].incarnation, incarnation);
+    (void)adopt(index, kind);
+    peers_[index].incarnation = present;
+  }
+  // Adds the data connection.
+  void join(size_t index) {
+    peers_[index].data = adopt(index, ConnectionKind::join);
+    step();
+  }
+  // The peer's full-size frame arrives, and its report of the link's.
+  void prove(size_t index) {
     DataHeader probe;
     probe.type = FrameType::probe;
     probe.payload_bytes = 16 * 1024;
@@ -105,7 +128,6 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     ControlFrame proof = state();
     proof.paths = {proof.paths[index]};
     say(index, proof);
-    R2CCL_CHECK(path(index).state.phase() == PathPhase::up);
   }
 
   // The peer sends a data frame with the next pass. Its payload is zeros.
@@ -157,6 +179,12 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       report.bytes_received = peers_[i].bytes_received;
       frame.paths.push_back(report);
     }
+    return frame;
+  }
+  // Does the same without a report of that path.
+  ControlFrame state_without(size_t index) {
+    ControlFrame frame = state();
+    frame.paths.erase(frame.paths.begin() + static_cast<ptrdiff_t>(index));
     return frame;
   }
   // Sends the frame on that path's control stream, with the pong that the link's ping expects
@@ -215,6 +243,13 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const std::vector<std::string>& contradictions() const { return contradictions_; }
 
  private:
+  void open_control(size_t index) {
+    Peer& peer = peers_[index];
+    auto own = std::make_unique<ScriptedConnection>();
+    peer.control_end = own.get();
+    peer.own_control = std::make_unique<ControlStream>(
+        std::move(own), session(index, 2, 1), std::vector<std::byte>(), read_buffer_, spare_frame_);
+  }
   void put(size_t index, DataHeader header, std::span<const std::byte> state) {
     Peer& peer = peers_[index];
     header.transmission = peer.frames_sent++;
@@ -277,7 +312,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     Peer& peer = peers_[index];
     if (!path(index).state.connected()) return;
     std::vector<std::byte>& unread = peer.unread;
-    const auto bytes = peer.data->take_written();
+    const auto bytes = peer.data != nullptr ? peer.data->take_written() : std::vector<std::byte>();
     unread.insert(unread.end(), bytes.begin(), bytes.end());
     while (unread.size() >= kDataHeaderBytes) {
       const auto header =

@@ -24,7 +24,7 @@ def every_connection():
     for one, other in itertools.permutations(range(RANKS), 2):
         for lower, higher in itertools.product(range(2), repeat=2):
             nics = (lower, higher) if one < other else (higher, lower)
-            for kind in (wire.DATA, wire.CONTROL, wire.CALL):
+            for kind in (wire.DATA, wire.CONTROL, wire.CALL, wire.JOIN):
                 yield one, other, lower << 8 | higher, kind, nics
         yield one, other, wire.LOOPBACK_PATH, wire.DATA, (wire.NO_NIC, wire.NO_NIC)
 
@@ -51,10 +51,13 @@ class Stranger:
             self.take_over(endpoint, where, *opened)
 
     def take_over(self, endpoint, where, connection, key, incarnation):
+        if where[3] == wire.CONTROL:
+            connection.send(wire.failure_frame(key, WORDS))
+            time.sleep(0.2)
         if where[3] == wire.DATA:
             try:
                 control, key, _ = wire.open_path_connection(
-                    endpoint, self.run, *where[:3], wire.CONTROL, nics=where[4],
+                    endpoint, self.run, *where[:3], wire.JOIN, nics=where[4],
                     incarnation=incarnation)
                 control.send(wire.failure_frame(key, WORDS))
                 time.sleep(0.2)

@@ -9,8 +9,8 @@ import os
 import socket
 import struct
 
-VERSION = 5
-DATA, CONTROL, RENDEZVOUS, CALL = 1, 2, 3, 4
+VERSION = 6
+DATA, CONTROL, RENDEZVOUS, CALL, JOIN = 1, 2, 3, 4, 5
 HELLO, REPLY, FINAL, REFUSE, CONFIRM = 1, 2, 3, 4, 5
 NO_NIC = 0xffff
 LOOPBACK_PATH = 0xfefe
@@ -139,7 +139,7 @@ def failure_frame(key, text):
     """Returns a control frame, the first of its connection, that ends the job with this text."""
     notice = bytes([FAILURE, 6, 0]) + text  # names no rank
     body = struct.pack("<BQQQQQQIIHHH", 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1)
-    body += struct.pack("<QH", 0, len(notice)) + notice
+    body += struct.pack("<QH", 1 << 32, len(notice)) + notice  # above all that were delivered
     header = b"R2CL" + bytes([VERSION, 0, 0, 0]) + struct.pack("<I", len(body))
     frame = header + control_tag(key, header, 0) + body
     return frame + hashlib.blake2b(frame, key=key, digest_size=16).digest()

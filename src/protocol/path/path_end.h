@@ -34,10 +34,11 @@ class PathEnd {
   std::optional<DownCause> broken;  // the connection broke, and its link has not acted yet
   bool peer_suspects = false;       // the other end's last report says so
   bool drained = false;             // one of its NICs is out of service
+  bool data_passes = false;         // full-size frames have passed both ways on its data connection
   bool standby = false;  // drained or a fallback, and its link has another path: no new chunks
 
   // Returns whether the path may get new chunks.
-  bool carries() const { return state.usable() && !control_only && !standby; }
+  bool carries() const { return state.usable() && data_passes && !standby; }
   // Returns whether its control stream takes a frame now.
   virtual bool control_writable() const = 0;
   // Returns whether its data connection takes a new frame now.

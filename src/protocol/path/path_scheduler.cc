@@ -215,9 +215,13 @@ uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, size_t messages, Tim
   const size_t paths =
       std::min(paths_for(message_bytes, now), chunks_that_pay(message_bytes, messages));
   uint64_t bytes = 0;
+  bool any = mutated(Mutant::tune_cut_early);
   for (const PathEnd* path : paths_) {
-    if (path->carries()) bytes = std::max(bytes, path->model.bytes_in(limits::kChunkDuration));
+    if (!path->carries()) continue;
+    any = true;
+    bytes = std::max(bytes, path->model.bytes_in(limits::kChunkDuration));
   }
+  if (!any) return 0;
   if (message_bytes >= kLongMessage && !mutated(Mutant::tune_chunk_shared))
     bytes = std::max(bytes, chunk_bytes_of_shared_nics());
   return chunk_cut(message_bytes, paths, bytes);

@@ -50,8 +50,9 @@ class PathScheduler {
   Choice choose(const Demand& demand, TimeNs now);
   // Returns whether some path takes a frame without payload now.
   bool any_free() const;
-  // Returns the chunk size for a message, in bytes. `messages`: how many, this one included, wait
-  // to be sent.
+  // Returns the chunk size for a message, in bytes; 0 while no path carries chunks, because the
+  // size holds for the whole message and no path shows yet which one pays. `messages`: how many,
+  // this one included, wait to be sent.
   uint32_t chunk_bytes(uint64_t message_bytes, size_t messages, TimeNs now) const;
   // Sets the processor time that a chunk takes at both ends together, apart from its bytes.
   void set_chunk_price(TimeNs price) { chunk_price_ = price; }

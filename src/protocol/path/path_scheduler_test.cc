@@ -54,6 +54,14 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<PathScheduler> scheduler_;
 };
 
+// The size holds for the whole message.
+TEST_F(SchedulerTest, CutsNothingWhileNoPathCarries) {
+  constexpr uint64_t kMessage = 1024 * 1024;
+  EXPECT_GT(scheduler_->chunk_bytes(kMessage, 1, kStart), 0u);
+  for (const size_t i : {0, 1}) path(i).lose(DownCause::silent, kStart);
+  EXPECT_EQ(scheduler_->chunk_bytes(kMessage, 1, kStart), 0u);
+}
+
 TEST_F(SchedulerTest, GivesAChunkToThePathThatFinishesItFirst) {
   struct Row {
     uint32_t outstanding_0;

@@ -58,11 +58,11 @@ class Initiator final : public HandshakeBase {
     if (reply.version < kHandshakeVersionMin || reply.version > kHandshakeVersionMax) {
       return {Code::remote, "peer chose a protocol version that was not offered"};
     }
-    // A control stream joins the incarnation of its data connection, which this end may know
-    // already.
-    const bool joins = session_.identity.kind == ConnectionKind::control;
-    if (reply.incarnation < last_used_ || (reply.incarnation == last_used_ && !joins) ||
-        reply.incarnation == Incarnation()) {
+    if (session_.identity.kind == ConnectionKind::join) {
+      if (reply.incarnation == last_used_) return {};
+      return {Code::remote, "peer answered with another incarnation than the one that was named"};
+    }
+    if (reply.incarnation <= last_used_) {
       return {Code::remote,
               "peer answered with incarnation " + std::to_string(reply.incarnation.value()) +
                   ", which is not new: " + std::to_string(last_used_.value()) + " was used before"};

@@ -20,7 +20,7 @@
 // The initiator proves first in both. The proofs and the session keys cover the whole transcript,
 // so they are bound to everything that the HELLO names, to the incarnation and to the direction.
 // Fresh nonces make a recorded handshake worthless. The incarnation is the larger of both ends'
-// last ones, plus one.
+// last ones, plus one; a connection that joins has the one that its HELLO names.
 //
 // Until the acceptor has checked the FINAL, it holds one object of constant size per connection.
 #pragma once
@@ -47,10 +47,11 @@ inline constexpr size_t kMacKeyBytes = 32;
 inline constexpr size_t kHandshakePayloadBytesMax = 1024;
 
 enum class ConnectionKind : uint8_t {
-  data = 1,
-  control = 2,
+  data = 1,     // opens an incarnation of its path by the data connection
+  control = 2,  // opens one by the control stream
   rendezvous = 3,
   call = 4,  // the HELLO's payload is the whole message
+  join = 5,  // the other connection of the incarnation that its HELLO names
 };
 
 // The rank number of the rendezvous in handshakes; it is no rank.
@@ -94,8 +95,7 @@ struct Session {
 // An acceptor's answer to a HELLO that names `identity` and whose sender last used `theirs`.
 struct AcceptDecision {
   Incarnation last_used;  // the largest incarnation this end has used on that path
-  // Set for a control stream that joins its path's data connection: the exact incarnation to answer
-  // with, instead of max + 1.
+  // Set for a connection that joins: the exact incarnation to answer with, instead of max + 1.
   Incarnation join;
   std::vector<std::byte> payload;  // goes into the REPLY
 };

@@ -29,8 +29,8 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kHandshakeVersionMin = 5;
-inline constexpr uint8_t kHandshakeVersionMax = 5;
+inline constexpr uint8_t kHandshakeVersionMin = 6;
+inline constexpr uint8_t kHandshakeVersionMax = 6;
 
 enum class HandshakeFrame : uint8_t { hello = 1, reply = 2, final = 3, refuse = 4, confirm = 5 };
 

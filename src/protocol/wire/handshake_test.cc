@@ -106,9 +106,9 @@ TEST(Handshake, RefusesAPathWhoseIncarnationsAreUsedUp) {
   EXPECT_EQ(ends.acceptor->state(), State::failed);
 }
 
-TEST(Handshake, AControlStreamJoinsTheIncarnationOfItsDataConnection) {
+TEST(Handshake, AConnectionJoinsTheIncarnationThatItNames) {
   ConnectionIdentity control = kIdentity;
-  control.kind = ConnectionKind::control;
+  control.kind = ConnectionKind::join;
   const auto policy = [](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
     return AcceptDecision{Incarnation(6), Incarnation(6), {}};
   };
@@ -118,6 +118,33 @@ TEST(Handshake, AControlStreamJoinsTheIncarnationOfItsDataConnection) {
   ASSERT_EQ(initiator->state(), State::done) << initiator->error().message();
   EXPECT_EQ(initiator->session().incarnation, Incarnation(6));
   EXPECT_EQ(acceptor->session().incarnation, Incarnation(6));
+}
+
+TEST(Handshake, AConnectionThatJoinsTakesNoOtherIncarnation) {
+  ConnectionIdentity join = kIdentity;
+  join.kind = ConnectionKind::join;
+  for (const uint32_t answer : {5, 7}) {
+    const auto policy = [&](const ConnectionIdentity&, Incarnation) -> Result<AcceptDecision> {
+      return AcceptDecision{Incarnation(6), Incarnation(answer), {}};
+    };
+    auto initiator = make_initiator(run_with_key(1), join, Incarnation(6), nonce(1), {});
+    auto acceptor = make_acceptor(run_with_key(1), kListener, policy, nonce(2));
+    talk(*initiator, *acceptor);
+    EXPECT_EQ(initiator->state(), State::failed) << answer;
+    EXPECT_NE(acceptor->state(), State::done);
+  }
+}
+
+TEST(Handshake, RefusesAnUnknownKindOfConnection) {
+  for (const int kind : {0, 99, 255}) {
+    ConnectionIdentity unknown = kIdentity;
+    unknown.kind = static_cast<ConnectionKind>(kind);
+    auto initiator = make_initiator(run_with_key(1), unknown, Incarnation(4), nonce(1), {});
+    auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
+    talk(*initiator, *acceptor);
+    EXPECT_EQ(acceptor->state(), State::failed) << kind;
+    EXPECT_TRUE(mentions(acceptor->error(), "unknown kind")) << kind;
+  }
 }
 
 TEST(Handshake, RefusesAnIncarnationThatIsNotNew) {

@@ -13,6 +13,7 @@ constexpr uint32_t kDataMagic = 0x44433252;     // "R2CD"
 constexpr uint32_t kControlMagic = 0x4c433252;  // "R2CL"
 constexpr uint16_t kFlagEager = 1;
 constexpr uint8_t kFlagGoodbye = 1;
+constexpr uint8_t kFlagWantsData = 2;
 constexpr uint8_t kFlagDiscards = 1;
 constexpr size_t kBitmapBytesMax = limits::kAckBitmapChunks / 8;
 constexpr size_t kPartialMax = 4096;
@@ -241,7 +242,8 @@ namespace {
 
 void encode_body(const ControlFrame& f, std::vector<std::byte>& out) {
   ByteWriter w(out);
-  w.put(static_cast<uint8_t>(f.goodbye ? kFlagGoodbye : 0));
+  const int flags = (f.goodbye ? kFlagGoodbye : 0) | (f.wants_data ? kFlagWantsData : 0);
+  w.put(static_cast<uint8_t>(flags));
   w.put(f.control_sequence);
   w.put(f.version);
   w.put(f.counted);
@@ -288,7 +290,9 @@ Result<uint32_t> decode_control_header(std::span<const std::byte, kControlHeader
 Result<ControlFrame> decode_control_body(std::span<const std::byte> body) {
   ByteReader in(body);
   ControlFrame f;
-  f.goodbye = (in.get<uint8_t>() & kFlagGoodbye) != 0;
+  const auto flags = in.get<uint8_t>();
+  f.goodbye = (flags & kFlagGoodbye) != 0;
+  f.wants_data = (flags & kFlagWantsData) != 0;
   f.control_sequence = in.get<uint64_t>();
   f.version = in.get<uint64_t>();
   f.counted = in.get<uint64_t>();

@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 5;
+inline constexpr uint8_t kWireVersion = 6;
 
 // --- data connection ----------------------------------------------------------------------------
 
@@ -145,6 +145,8 @@ struct ControlFrame {
   uint32_t ping = 0;     // not 0: the reader repeats this number at once in `pong`
   uint32_t pong = 0;
   bool goodbye = false;  // the sender has nothing outstanding and will close in order
+  // The sender knows of messages of this link, so each path needs its data connection. Stays set.
+  bool wants_data = false;
   std::vector<PathReport> paths;
   std::vector<ChannelReport> channels;
   std::vector<NoticeReport> notices;

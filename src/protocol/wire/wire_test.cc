@@ -78,6 +78,7 @@ ControlFrame random_frame(Rng& rng) {
   f.ping = static_cast<uint32_t>(rng.any());
   f.pong = static_cast<uint32_t>(rng.any());
   f.goodbye = rng.below(2) == 1;
+  f.wants_data = rng.below(2) == 1;
   for (uint64_t i = rng.below(4); i > 0; --i) {
     PathReport& p = f.paths.emplace_back();
     p.path = PathId(static_cast<uint16_t>(rng.any()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -24,6 +25,8 @@ void put(std::span<const uint64_t> numbers, std::vector<std::byte>& bytes) {
   ByteWriter out(bytes);
   for (const uint64_t number : numbers) out.put(number);
 }
+
+constexpr size_t kCosts = 2 * std::tuple_size_v<CostNumbers>;  // numbers in a PlanCosts
 
 std::vector<std::byte> encode(const PlanCosts& costs) {
   std::vector<std::byte> bytes;
@@ -49,11 +52,12 @@ PlanCosts read_costs(std::span<const std::byte> bytes) {
 }  // namespace
 
 CostMeter::CostMeter(Rank self, ChannelId channel, const std::vector<MessagePort*>& ports,
-                     const HostGroups& hosts, const Clock& clock)
+                     const HostGroups& hosts, const Clock& clock, Send send)
     : self_(self),
       hosts_(hosts),
       clock_(clock),
       ranks_(ports.size()),
+      send_(std::move(send)),
       messages_(self, channel, ports) {}
 
 void CostMeter::start(Done done) {
@@ -65,14 +69,10 @@ void CostMeter::start(Done done) {
   run();
 }
 
-// Goes on to the next pattern that this rank takes part in. The agreement uses the buffers of the
-// sends, so it begins when these are complete.
+// Goes on to the next pattern that this rank takes part in.
 void CostMeter::run() {
   while (part_.to.empty()) {
-    if (++pattern_ == kCostPatterns) {
-      if (sends_left_ == 0) agree();
-      return;
-    }
+    if (++pattern_ == kCostPatterns) return agree();
     part_ = part_in(static_cast<CostPattern>(pattern_), hosts_, ranks_, self_);
   }
   round_ = 0;
@@ -99,10 +99,7 @@ void CostMeter::post_receives(int round) {
 void CostMeter::post_sends() {
   const std::span bytes = std::span(source_).first(part_.bytes);
   for (const Rank rank : part_.to) {
-    ++sends_left_;
-    messages_.send(rank, bytes, DataType::uint8, [this](const Status& status) {
-      if (status.ok() && --sends_left_ == 0 && pattern_ == kCostPatterns) agree();
-    });
+    messages_.send(rank, bytes, DataType::uint8, [](const Status&) {});
   }
 }
 
@@ -136,37 +133,49 @@ void CostMeter::note_time() {
 }
 
 void CostMeter::agree() {
-  if (self_ == Rank(0)) return collect();
-  source_.clear();
-  put(times_, source_);
-  target_ = encode(PlanCosts());
-  messages_.receive(Rank(0), target_, DataType::uint64, [this](const Status& status) {
-    if (status.ok()) finish(read_costs(target_));
-  });
-  messages_.send(Rank(0), source_, DataType::uint64, [](const Status&) {});
+  agrees_ = true;
+  if (self_ == Rank(0)) return collect(self_, times_);
+  std::vector<std::byte> body;
+  put(times_, body);
+  send_(Rank(0), body);
 }
 
-void CostMeter::collect() {
-  constexpr size_t kBytes = kCostPatterns * sizeof(uint64_t);
-  target_.resize(ranks_ * kBytes);
-  collected_.push_back(times_);
-  for (size_t rank = 1; rank < ranks_; ++rank) {
-    const std::span place = std::span(target_).subspan(rank * kBytes, kBytes);
-    const Rank from(static_cast<int32_t>(rank));
-    messages_.receive(from, place, DataType::uint64, [this, place](const Status& status) {
-      if (!status.ok()) return;
-      ByteReader in(place);
-      for (uint64_t& time : collected_.emplace_back()) time = in.get<uint64_t>();
-      if (collected_.size() == ranks_) decide();
-    });
+void CostMeter::on_notice(Rank from, std::span<const std::byte> body) {
+  const bool collects = self_ == Rank(0);
+  const size_t numbers = collects ? kCostPatterns : kCosts;
+  if (body.size() != numbers * sizeof(uint64_t) || (!collects && from != Rank(0))) {
+    R2CCL_LOG(info, "a notice of costs from rank %d that does not fit", from.value());
+    return;
   }
+  if (!collects) return done_ && agrees_ ? finish(read_costs(body)) : void();
+  PatternTimes times{};
+  ByteReader in(body);
+  for (uint64_t& time : times) time = in.get<uint64_t>();
+  collect(from, times);
+}
+
+// Others may end their patterns before this rank ends its own.
+void CostMeter::collect(Rank from, const PatternTimes& times) {
+  collected_[from] = times;
+  if (done_ && agrees_ && collected_.size() == ranks_) decide();
+}
+
+std::vector<Rank> CostMeter::waits_on() const {
+  if (!agrees_ || done_ == nullptr) return messages_.waits_on();
+  if (self_ != Rank(0)) return {Rank(0)};
+  std::vector<Rank> missing;
+  for (size_t rank = 0; rank < ranks_; ++rank) {
+    const Rank each(static_cast<int32_t>(rank));
+    if (!collected_.contains(each)) missing.push_back(each);
+  }
+  return missing;
 }
 
 void CostMeter::decide() {
   PatternTimes times{};
   for (size_t pattern = 0; pattern < kCostPatterns; ++pattern) {
     std::vector<uint64_t> taken;
-    for (const PatternTimes& each : collected_) {
+    for (const auto& [rank, each] : collected_) {
       if (each[pattern] > 0) taken.push_back(each[pattern]);
     }
     times[pattern] = median_of(std::move(taken));
@@ -177,11 +186,8 @@ void CostMeter::decide() {
   }
   const PlanCosts costs =
       bounded(costs_from(times, hosts_, ranks_, std::thread::hardware_concurrency()));
-  source_ = encode(costs);
-  for (size_t rank = 1; rank < ranks_; ++rank) {
-    messages_.send(Rank(static_cast<int32_t>(rank)), source_, DataType::uint64,
-                   [](const Status&) {});
-  }
+  const std::vector<std::byte> body = encode(costs);
+  for (size_t rank = 1; rank < ranks_; ++rank) send_(Rank(static_cast<int32_t>(rank)), body);
   finish(costs);
 }
 

@@ -5,7 +5,7 @@
 // many ranks as in a plan. So the times hold for the cores, NICs and links that the ranks of this
 // job share. A rank's time of a pattern is the median of three batches of rounds. Rank 0 gets the
 // times of all ranks, takes the median of each pattern, and sends every rank the costs that follow
-// from them.
+// from them. These travel as notices: messages would open data connections between rank 0 and all.
 //
 // A shaped NIC lets a burst pass at its full speed. A pattern of many bytes has 1.5 MB from the
 // NICs of a host, and the median round is not one of the first. A shaper that lets more than 0.75
@@ -18,6 +18,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -34,24 +36,34 @@ namespace r2ccl {
 class CostMeter {
  public:
   using Done = std::function<void(const PlanCosts& costs)>;
+  // Sends the body of a notice of kind `costs` to another rank.
+  using Send = std::function<void(Rank to, std::span<const std::byte> body)>;
 
   // As for PointToPoint, whose `channel` it uses; `clock` must outlive it too.
   CostMeter(Rank self, ChannelId channel, const std::vector<MessagePort*>& ports,
-            const HostGroups& hosts, const Clock& clock);
+            const HostGroups& hosts, const Clock& clock, Send send);
   CostMeter(const CostMeter&) = delete;
   CostMeter& operator=(const CostMeter&) = delete;
 
-  // Every rank starts once. Calls `done` at most once: from inside a callback of a link, or from
-  // here if there is one rank.
+  // Every rank starts once. Calls `done` at most once: from inside a callback of a link, from
+  // on_notice(), or from here if there is one rank.
   void start(Done done);
+  // Takes the body of a notice of kind `costs`. Ignores one that this rank does not wait for.
+  void on_notice(Rank from, std::span<const std::byte> body);
   // Ends the measurement without a result. After the return no buffer is touched.
-  void cancel(const Status& why) { messages_.cancel(why); }
+  void cancel(const Status& why) {
+    done_ = nullptr;
+    messages_.cancel(why);
+  }
   // The same once nothing moves bytes any more. Needs no memory.
-  void abandon(const Status& why) noexcept { messages_.abandon(why); }
+  void abandon(const Status& why) noexcept {
+    done_ = nullptr;
+    messages_.abandon(why);
+  }
   // Returns whether it has ended, or has not begun.
-  bool idle() const { return messages_.idle(); }
+  bool idle() const { return done_ == nullptr && messages_.idle(); }
   // Returns the ranks that the measurement waits for.
-  std::vector<Rank> waits_on() const { return messages_.waits_on(); }
+  std::vector<Rank> waits_on() const;
 
  private:
   // Batches of rounds of a pattern, after the first rounds, which do not count: ranks begin them at
@@ -65,7 +77,7 @@ class CostMeter {
   void end_rounds();
   void note_time();
   void agree();
-  void collect();
+  void collect(Rank from, const PatternTimes& times);
   void decide();
   void finish(const PlanCosts& costs);
 
@@ -73,17 +85,18 @@ class CostMeter {
   const HostGroups hosts_;
   const Clock& clock_;
   const size_t ranks_;
-  Done done_;
+  const Send send_;
+  Done done_;  // from the start to the end of the measurement
+  bool agrees_ = false;
 
   size_t pattern_ = 0;  // all before it are over
   PatternPart part_;
   int round_ = 0;
   TimeNs batch_began_ = 0;
-  std::array<size_t, 2> receives_left_{};  // of the rounds of even and of odd number
-  size_t sends_left_ = 0;                  // of all rounds
-  std::vector<uint64_t> batches_;          // the time of a round in each, in ns
-  PatternTimes times_{};                   // of this rank
-  std::vector<PatternTimes> collected_;    // on rank 0: of all ranks
+  std::array<size_t, 2> receives_left_{};   // of the rounds of even and of odd number
+  std::vector<uint64_t> batches_;           // the time of a round in each, in ns
+  PatternTimes times_{};                    // of this rank
+  std::map<Rank, PatternTimes> collected_;  // on rank 0
 
   std::vector<std::byte> source_;
   std::vector<std::byte> target_;

@@ -1,6 +1,7 @@
 #include "runtime/collective/cost_patterns.h"
 
 #include <algorithm>
+#include <set>
 
 namespace r2ccl {
 namespace {
@@ -248,6 +249,16 @@ PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, 
       return layout.between(1, 1, kNetworkBytes);
   }
   return {};
+}
+
+std::vector<Rank> measured_peers(const HostGroups& hosts, size_t ranks, Rank self) {
+  std::set<Rank> peers;
+  for (size_t pattern = 0; pattern < kCostPatterns; ++pattern) {
+    const PatternPart part = part_in(static_cast<CostPattern>(pattern), hosts, ranks, self);
+    peers.insert(part.to.begin(), part.to.end());
+    peers.insert(part.from.begin(), part.from.end());
+  }
+  return {peers.begin(), peers.end()};
 }
 
 PlanCosts costs_from(const PatternTimes& times, const HostGroups& hosts, size_t ranks,

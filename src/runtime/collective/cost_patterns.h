@@ -49,6 +49,9 @@ struct PatternPart {
 };
 PatternPart part_in(CostPattern pattern, const HostGroups& hosts, size_t ranks, Rank self);
 
+// Returns the ranks with which `self` exchanges messages in some pattern, in rank order.
+std::vector<Rank> measured_peers(const HostGroups& hosts, size_t ranks, Rank self);
+
 // By pattern, in ns; 0: nobody took part.
 using PatternTimes = std::array<uint64_t, kCostPatterns>;
 // Returns the costs in such a job. Costs of a kind that it does not have are the defaults.

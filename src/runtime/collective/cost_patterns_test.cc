@@ -42,6 +42,34 @@ PatternPart part(size_t pattern, const Job& job, size_t rank) {
                  Rank(static_cast<int32_t>(rank)));
 }
 
+TEST(CostPatterns, ThePeersOfARankHaveItAmongTheirs) {
+  for (const Job& job : jobs()) {
+    const auto peers = [&](size_t rank) {
+      return measured_peers(job.hosts, job.ranks, Rank(static_cast<int32_t>(rank)));
+    };
+    for (size_t rank = 0; rank < job.ranks; ++rank) {
+      for (const Rank peer : peers(rank)) {
+        const auto back = peers(static_cast<size_t>(peer.value()));
+        EXPECT_EQ(std::ranges::count(back, Rank(static_cast<int32_t>(rank))), 1);
+        EXPECT_NE(static_cast<size_t>(peer.value()), rank);
+      }
+    }
+  }
+}
+
+TEST(CostPatterns, AFewHostsMeetAllOthersAndManyDoNot) {
+  const auto peers = [](size_t hosts, size_t rank) {
+    std::vector<uint32_t> host_of;
+    for (uint32_t host = 0; host < hosts; ++host) host_of.push_back(host);
+    return measured_peers(HostGroups(host_of), hosts, Rank(static_cast<int32_t>(rank))).size();
+  };
+  for (size_t hosts = 1; hosts <= 9; ++hosts) {
+    for (size_t rank = 0; rank < hosts; ++rank) EXPECT_EQ(peers(hosts, rank), hosts - 1);
+  }
+  for (const size_t rank : {0, 5, 31}) EXPECT_EQ(peers(256, rank), 8u);
+  for (const size_t rank : {32, 255}) EXPECT_EQ(peers(256, rank), 0u);
+}
+
 TEST(CostPatterns, HaveAReceiveForEachSend) {
   for (const Job& job : jobs()) {
     for (size_t pattern = 0; pattern < kCostPatterns; ++pattern) {

@@ -118,8 +118,9 @@ void Executor::begin(CollectiveCall&& call) {
     views_->on_bound(next_to_begin());
   }
   if (run.call.key.op == ReduceOp::premulsum) multiply_input();
-  const PlanCache::Entry& entry = plans_.get(run.call.key, self_);
+  PlanCache::Entry& entry = plans_.get(run.call.key, self_);
   const CompiledPlan& plan = entry.plan;
+  if (!std::exchange(entry.used, true)) expect_messages(plan);
   // The hash of all calls so far: calls of no elements send nothing, so a difference between them
   // would stay hidden.
   run.context = calls_.begin(run.call.key, entry.hash, run.call.name).chain;
@@ -135,6 +136,13 @@ void Executor::begin(CollectiveCall&& call) {
   run.buffers_released = false;
   run.plan = &plan;
   post_first();
+}
+
+// Steps with some peers come late in a plan. Their connections open at its beginning.
+void Executor::expect_messages(const CompiledPlan& plan) {
+  for (const StepQueue& queue : plan.step_queues()) {
+    ports_[static_cast<size_t>(queue.peer.value())]->expect_messages();
+  }
 }
 
 // Posts the steps that wait for nothing.

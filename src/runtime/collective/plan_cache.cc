@@ -5,7 +5,7 @@
 
 namespace r2ccl {
 
-const PlanCache::Entry& PlanCache::get(const PlanKey& key, Rank rank) {
+PlanCache::Entry& PlanCache::get(const PlanKey& key, Rank rank) {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.key == key; });
   if (found != entries_.end()) {

@@ -21,10 +21,11 @@ class PlanCache {
     PlanKey key;
     uint64_t hash = 0;  // plan_hash() of the key, which costs more than the search
     CompiledPlan plan;
+    bool used = false;  // for the caller; false when it is built
   };
   // Returns the plan, and builds it first if it is missing. The reference is valid until the next
   // call.
-  const Entry& get(const PlanKey& key, Rank rank);
+  Entry& get(const PlanKey& key, Rank rank);
 
   size_t size() const { return entries_.size(); }
 

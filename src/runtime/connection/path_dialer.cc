@@ -13,7 +13,7 @@ void PathDialer::start(DialRequest request,
   R2CCL_CHECK(!busy());
   request_ = std::move(request);
   attempt_ = std::make_unique<Attempt>(Attempt{nonces, {}, {}});
-  on_control_ = request_.control_only;
+  on_control_ = request_.opens == DialOpens::control;
   answered_ = false;
   started_at_ = now;
   const TimeNs answered_by = now + request_.answered_within;
@@ -68,13 +68,24 @@ void PathDialer::told() {
   owner_.on_dialed(*this, {});
 }
 
+ConnectionKind PathDialer::kind() const {
+  if (!request_.call.empty()) return ConnectionKind::call;
+  switch (request_.opens) {
+    case DialOpens::both:
+      return on_control_ ? ConnectionKind::join : ConnectionKind::data;
+    case DialOpens::control:
+      return ConnectionKind::control;
+    case DialOpens::data:
+      return ConnectionKind::join;
+  }
+  return ConnectionKind::join;
+}
+
 void PathDialer::on_connected() {
   answered_ = true;
   if (request_.probe_only) return told();
   ConnectionIdentity identity;
-  identity.kind = !request_.call.empty() ? ConnectionKind::call
-                  : on_control_          ? ConnectionKind::control
-                                         : ConnectionKind::data;
+  identity.kind = kind();
   identity.from = request_.self;
   identity.to = request_.peer;
   identity.path = request_.path;
@@ -107,13 +118,12 @@ void PathDialer::pump() {
   registration_.reset();
   EstablishedConnection established = io->take();
   io.reset();
-  if (!on_control_) {
-    attempt_->dialed.data = std::move(established);
+  (on_control_ ? attempt_->dialed.control : attempt_->dialed.data) = std::move(established);
+  if (request_.opens == DialOpens::both && !on_control_) {
     on_control_ = true;
     const TimeNs done_by = done_by_ + 2 * limits::kConnectAttempt;
     return connect(done_by, done_by);
   }
-  attempt_->dialed.control = std::move(established);
   DialedPath dialed = std::move(attempt_->dialed);
   cancel();
   owner_.on_dialed(*this, std::move(dialed));

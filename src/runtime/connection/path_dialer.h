@@ -1,7 +1,7 @@
-// Opens the connections of one path from the initiating end: the data connection, then the control
-// stream that joins it. Each stage is bounded in time. Or only probes whether the peer's kernel
-// answers, or only calls: delivers a notice behind a handshake. The dialer makes one attempt; the
-// link decides when to begin the next.
+// Opens connections of one path from the initiating end: both, the data connection first, or the
+// control stream alone, or the data connection that joins it. Each stage is bounded in time. Or
+// only probes whether the peer's kernel answers, or only calls: delivers a notice behind a
+// handshake. The dialer makes one attempt; the link decides when to begin the next.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,18 @@
 
 namespace r2ccl {
 
+// The connections that an attempt opens.
+enum class DialOpens : uint8_t {
+  both,     // of a new incarnation
+  control,  // of a new incarnation
+  data,     // joins the incarnation `last_used`
+};
+
 struct DialRequest {
   PathId path;
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
-  bool control_only = false;
+  DialOpens opens = DialOpens::both;
   // Only probe whether the peer's kernel answers on this path; no handshake.
   bool probe_only = false;
   // If not empty: only deliver this notice to the peer.
@@ -42,7 +49,7 @@ struct DialRequest {
 
 struct DialedPath {
   std::optional<EstablishedConnection> data;
-  std::optional<EstablishedConnection> control;  // absent after a probe or a call
+  std::optional<EstablishedConnection> control;  // both absent after a probe or a call
 };
 
 struct DialFailure {
@@ -68,12 +75,18 @@ class PathDialer final : private EventHandler, private DialGate::Place::Owner {
 
   bool busy() const { return stage_ != Stage::idle; }
   bool probing() const { return busy() && request_.probe_only; }
+  // Returns whether an attempt is to join the data connection, and nothing else.
+  bool joining() const { return busy() && request_.opens == DialOpens::data; }
   TimeNs started_at() const { return started_at_; }
   const DialRequest& request() const { return request_; }
   // Returns whether `gate` admits the next attempt. If not, the dialer waits in its line. The end
   // of the attempt, or cancel(), gives the place back.
   bool enter(DialGate& gate) { return place_.enter(gate); }
   bool waits() const { return place_.waits(); }
+  // Gives a place back that no attempt uses.
+  void leave_gate() {
+    if (!busy()) place_.leave();
+  }
   // `nonces`: fresh random bytes for each of the two handshakes.
   void start(DialRequest request, std::array<std::array<std::byte, kNonceBytes>, 2> nonces,
              TimeNs now);
@@ -100,6 +113,7 @@ class PathDialer final : private EventHandler, private DialGate::Place::Owner {
   void on_admitted() override { owner_.on_admitted(); }
   void connect(TimeNs answered_by, TimeNs done_by);
   void on_connected();
+  ConnectionKind kind() const;
   void told();
   void pump();
   void fail(int error, const std::string& why);

@@ -87,6 +87,7 @@ ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs 
     uint32_t cut = 0;
     if (candidate.send.needs_cut()) {
       cut = scheduler.chunk_bytes(message, candidate.send.messages_waiting(), now);
+      if (cut == 0) continue;
     }
     const auto chunk = candidate.send.next_fresh(cut);
     if (!chunk) continue;

@@ -43,8 +43,16 @@ void Link::open_channel(ChannelId id, MessageClient& client) {
   channels_.open(id, client);
 }
 
+// The other end learns of it at once: the lower rank dials, whichever has the messages.
+void Link::expect_messages() {
+  if (!paths_.want_data()) return;
+  changed();
+  state_.mark_urgent();
+}
+
 MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64_t context) {
   R2CCL_CHECK(bytes.size() <= limits::kMessageBytesMax);
+  if (!paths_.wants_data()) expect_messages();
   wake();
   Channel& source = channels_.at(id);
   source.releasing = false;
@@ -57,6 +65,7 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
 }
 
 MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
+  if (!paths_.wants_data() && !receive.standing) expect_messages();
   Channel& target = channels_.at(id);
   const ReceiveLedger::Posted posted = target.receive.post(receive);
   sender_.note_receive();
@@ -169,7 +178,7 @@ bool Link::has_unsent() const {
   if (peer_end_) return false;
   return dirty_ || channels_.fresh_bytes() > 0 || sender_.retransmits() ||
          std::ranges::any_of(paths(), [](const Path* path) {
-           return path->state.connected() && !path->spec.control_only && !path->can_start_frame();
+           return path->has_data() && !path->can_start_frame();
          });
 }
 

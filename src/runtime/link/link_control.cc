@@ -56,6 +56,7 @@ ControlFrame& Link::make_frame(TimeNs at) {
   frame.notices_applied = notices_.applied();
   frame.sent_at = static_cast<uint64_t>(at);
   frame.goodbye = goodbye_.sent;
+  frame.wants_data = paths_.wants_data() && (paths_.opens() || !mutated(Mutant::join_unasked));
   frame.ping = 0;
   frame.pong = 0;
   frame.paths.clear();

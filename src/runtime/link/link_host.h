@@ -38,6 +38,7 @@ struct PathEvent {
   TimeNs detected_ns = 0;            // since the first unacknowledged send, or the event
   uint64_t retransmitted_bytes = 0;  // bytes that had to be retransmitted
   TimeNs up_ns = 0;                  // time for which it had been up, suspicion included
+  bool data = false;                 // it has its data connection
   bool planned = false;    // it was on standby and nothing was outstanding on it: no fault
   bool aftermath = false;  // a consequence of the whole peer's silence: no fault of its own
   std::string why;

@@ -33,7 +33,7 @@ void LinkPaths::act_on_breaks(TimeNs now) {
 void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   resume_paused(now);
   compensate_idle(idle_ns, now);
-  validate(now);
+  if (!settled_) settle(now);
   note_data_paths(now);
   if (settings_.monitor) detector_.run(now);
   dial(now);
@@ -55,8 +55,7 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
       continue;
     }
     next = std::min(next, slot.dialer->next_timeout());
-    const bool validates = path.state.phase() == PathPhase::validating;
-    if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
+    if (!settled_) next = std::min(next, next_settling(slot, now));
     if (!path.state.connected() && reopens && !slot.dialer->busy() && !slot.dialer->waits() &&
         may_open(path)) {
       next = std::min(next, path.backoff.next_attempt());
@@ -65,11 +64,20 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
   return next;
 }
 
+TimeNs LinkPaths::next_settling(const PathSlot& slot, TimeNs now) const {
+  if (slot.path->proves()) return settings_.monitor ? now + kValidationInterval : kNever;
+  const bool joins = may_join(slot) && !slot.dialer->busy() && !slot.dialer->waits();
+  return joins ? slot.next_join : kNever;
+}
+
 void LinkPaths::on_frame(TimeNs now) {
   if (detector_.on_frame(now)) {
     // The connections seemed dead, but they are not: keep them.
     for (PathSlot& slot : slots_) {
-      if (slot.path->state.connected() && !slot.dialer->probing()) slot.dialer->cancel();
+      const PathDialer& dialer = *slot.dialer;
+      if (slot.path->state.connected() && !dialer.probing() && !dialer.joining()) {
+        slot.dialer->cancel();
+      }
     }
   }
   liveness_.on_alive();
@@ -88,25 +96,38 @@ void LinkPaths::resume_paused(TimeNs now) {
   if (any) detector_.compensate_pause(limits::kShortagePause, now);
 }
 
-void LinkPaths::validate(TimeNs now) {
+void LinkPaths::settle(TimeNs now) {
+  settled_ = true;
   for (Path* path : all()) {
-    if (path->state.phase() != PathPhase::validating || path->broken) continue;
-    const bool valid =
-        path->control_only || (path->probe_received() && path->model.frames_sent() > 0 &&
-                               path->model.outstanding().empty());
-    if (valid) {
-      path->state.mark_validated(now);
-      if (path->history.downs > 0) ++path->history.returns;
-      path->history.attempt.clear();
-      path->history.attempts = 0;
-      events_.on_state_changed();
-      report_change(*path, PathPhase::validating, now, {});
-    } else if (now - path->state.since() > kValidationMax) {
-      fail_path(*path, DownCause::silent, DownCause::none, "full-size frames do not pass", now);
-    } else if (path->model.frames_sent() == 0 && path->can_start_frame()) {
-      events_.send_proof(*path, now);
-    }
+    if (path->broken) settled_ = false;
+    if (!path->state.connected() || path->broken) continue;
+    if (path->proves()) check_proof(*path, now);
+    if (path->state.phase() == PathPhase::validating && !path->proves()) validate(*path, now);
+    settled_ = settled_ && !path->proves() && !(wants_data_ && path->lacks_data());
   }
+}
+
+// Full-size frames must pass both ways before the path carries chunks. Where the path is up
+// already, the frame of this end is as late as a chunk would be, and the detector finds that.
+void LinkPaths::check_proof(Path& path, TimeNs now) {
+  const bool joined = path.state.phase() != PathPhase::validating;
+  if (path.proved() || (joined && mutated(Mutant::join_unproved))) {
+    path.data_passes = true;
+    if (joined) events_.on_state_changed();
+  } else if (!joined && now - path.state.since() > kValidationMax) {
+    fail_path(path, DownCause::silent, DownCause::none, "full-size frames do not pass", now);
+  } else if (path.model.frames_sent() == 0 && path.can_start_frame()) {
+    events_.send_proof(path, now);
+  }
+}
+
+void LinkPaths::validate(Path& path, TimeNs now) {
+  path.state.mark_validated(now);
+  if (path.history.downs > 0) ++path.history.returns;
+  path.history.attempt.clear();
+  path.history.attempts = 0;
+  events_.on_state_changed();
+  report_change(path, PathPhase::validating, now, {});
 }
 
 void LinkPaths::note_data_paths(TimeNs now) {
@@ -165,6 +186,7 @@ void LinkPaths::report_change(const Path& path, PathPhase from, TimeNs now, Path
   event.from = from;
   event.to = path.state.phase();
   event.at = now;
+  event.data = path.has_data();
   events_.on_path_event(event);
 }
 
@@ -268,6 +290,18 @@ void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
   }
 }
 
+bool LinkPaths::want_data() {
+  if (wants_data_) return false;
+  wants_data_ = true;
+  settled_ = false;
+  return true;
+}
+
+// Returns whether the path takes the messages of this link now, or will as soon as some come.
+bool LinkPaths::serves(const Path& path) const {
+  return path.state.usable() && !path.control_only && (path.data_passes || !wants_data_);
+}
+
 bool LinkPaths::ready() const {
   return std::ranges::any_of(
       all(), [](const Path* path) { return !path->control_only && path->state.usable(); });
@@ -288,6 +322,11 @@ void LinkPaths::check_invariants() const {
     const Path& path = *slots_[i].path;
     R2CCL_CHECK(path.index == i);
     R2CCL_CHECK(!path.standby || path.drained || path.spec.fallback);
+    R2CCL_CHECK(!settled_ || (!path.proves() && path.state.phase() != PathPhase::validating));
+    R2CCL_CHECK(!settled_ || !wants_data_ || !path.lacks_data());
+    R2CCL_CHECK(wants_data_ || !path.has_data());
+    const auto& pending = slots_[i].pending_data;
+    R2CCL_CHECK(!pending || pending->session.incarnation > path.state.incarnation());
     R2CCL_CHECK(path.state.connected() || path.model.outstanding().empty());
     path.check_invariants();
   }

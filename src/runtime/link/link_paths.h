@@ -91,7 +91,12 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   const FailureDetector& detector() const { return detector_; }
   PathScheduler& scheduler() { return scheduler_; }
   bool opens() const { return end_.self < end_.peer; }
-  bool ready() const;  // True when some path can carry chunks.
+  // True when some path is up that may carry chunks, with its data connection or without.
+  bool ready() const;
+  // The link has, or will have, messages: from now on each path that is up needs its data
+  // connection. Returns whether that is new.
+  bool want_data();
+  bool wants_data() const { return wants_data_; }
   const std::string& last_dial_failure() const { return last_dial_failure_; }
 
   // --- driven by the link ---
@@ -132,12 +137,18 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     bool last_sent = false;  // its control stream has taken the last frame, or is closed
     // The acceptor holds a path's data connection until its control stream joins.
     std::optional<EstablishedConnection> pending_data;
+    // In the path's present incarnation.
+    TimeNs next_join = 0;         // when its data connection may be dialed next
+    uint32_t joined_in_vain = 0;  // attempts
   };
 
   TimeNs now() const { return host_.clock().now(); }
   Path& path_of(PathEnd& path) const { return *slots_[path.index].path; }
   std::vector<PathEnd*> path_ends() const;
-  void validate(TimeNs now);
+  void settle(TimeNs now);
+  void check_proof(Path& path, TimeNs now);
+  void validate(Path& path, TimeNs now);
+  TimeNs next_settling(const PathSlot& slot, TimeNs now) const;
   void compensate_idle(TimeNs idle_ns, TimeNs now);
   void resume_paused(TimeNs now);
   void note_data_paths(TimeNs now);
@@ -146,6 +157,14 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   bool is_first_dial(const Path& path) const;
   bool admitted(PathSlot& slot);
   void open(PathSlot& slot, TimeNs now);
+  DialRequest request_to(const Path& path) const;
+  bool may_join(const PathSlot& slot) const;
+  void join(PathSlot& slot, TimeNs now);
+  void adopt_control(Path& path, std::optional<EstablishedConnection> data,
+                     EstablishedConnection control);
+  void on_joined(Path& path, EstablishedConnection data);
+  void on_join_failed(PathSlot& slot, const DialFailure& failure);
+  bool serves(const Path& path) const;
   bool attach(Path& path, std::optional<EstablishedConnection> data, EstablishedConnection control,
               TimeNs now);
   TimeNs connect_bound(Path& path, TimeNs now);
@@ -179,6 +198,10 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   FailureDetector detector_;
   PathScheduler scheduler_;
   PeerLiveness liveness_;
+  bool wants_data_ = false;  // stays true
+  // Every connected path has the connections that it needs, and has shown that they work. While
+  // this is true, settle() has nothing to do.
+  bool settled_ = false;
   NicSet drained_local_;
   NicSet drained_remote_;
   std::string last_dial_failure_;

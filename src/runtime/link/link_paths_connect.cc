@@ -20,6 +20,8 @@ constexpr TimeNs kKernelAnswer = 60 * kMillisecond;
 constexpr TimeNs kShortOutage = 1 * kSecond;
 // So many attempts to open a new path take some 0.1 s.
 constexpr uint32_t kTriedInVain = 4;
+// The interval between the beginnings of two attempts to join a data connection.
+constexpr TimeNs kJoinInterval = 100 * kMillisecond;
 constexpr uint32_t kLongDial = 4;  // one dial in so many has the full bound, each path another
 
 }  // namespace
@@ -44,7 +46,9 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
       }()),
       detector_(*this, path_ends()),
       scheduler_(path_ends()),
-      liveness_(specs.size(), settings.cutoff) {}
+      liveness_(specs.size(), settings.cutoff) {
+  wants_data_ = mutated(Mutant::join_all);
+}
 
 // Ends the attempts before it closes the connections that carry data.
 LinkPaths::~LinkPaths() {
@@ -69,6 +73,7 @@ void LinkPaths::dial(TimeNs now) {
   for (PathSlot& slot : slots_) {
     Path& path = *slot.path;
     slot.dialer->progress(now);
+    if (!settled_ && path.state.connected()) join(slot, now);
     if (path.state.connected() || slot.dialer->busy() || now < path.backoff.next_attempt()) {
       continue;
     }
@@ -97,6 +102,29 @@ bool LinkPaths::admitted(PathSlot& slot) {
          slot.dialer->enter(host_.dial_gate(path.spec.local_nic, path.spec.is_shm()));
 }
 
+// Returns whether this end may dial the path's data connection now. The first pong shows that the
+// peer has the control stream, so the connection finds there what it joins. While the peer owes an
+// answer it may be stopped, and would answer no handshake. A path on standby carries no chunks.
+bool LinkPaths::may_join(const PathSlot& slot) const {
+  const Path& path = *slot.path;
+  return wants_data_ && opens() && path.lacks_data() && !path.broken && !path.standby &&
+         path.health.round_trip > 0 && !detector_.pinged();
+}
+
+// The ping of the attempt shows whether the peer runs meanwhile.
+void LinkPaths::join(PathSlot& slot, TimeNs now) {
+  Path& path = *slot.path;
+  if (!may_join(slot)) return slot.dialer->leave_gate();  // others wait for its place
+  if (slot.dialer->busy() || now < slot.next_join) return;
+  if (!slot.dialer->enter(host_.dial_gate(path.spec.local_nic, path.spec.is_shm()))) return;
+  slot.next_join = now + kJoinInterval;
+  DialRequest request = request_to(path);
+  request.opens = DialOpens::data;
+  request.shaken_within = limits::kHandshakeAgeMax;
+  slot.dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, now);
+  if (path.health.pings.empty() && path.control_writable()) events_.send_ping(path, now);
+}
+
 // Returns whether the path is needed now. A fallback path is not, before the others have
 // failed: an idle one would cost descriptors and heartbeats. A path that was never up may only be
 // early.
@@ -118,22 +146,28 @@ TimeNs LinkPaths::connect_bound(Path& path, TimeNs now) {
   return std::min(kKernelAnswer + 4 * known, DialRequest{}.answered_within);
 }
 
-void LinkPaths::open(PathSlot& slot, TimeNs now) {
-  Path& path = *slot.path;
+DialRequest LinkPaths::request_to(const Path& path) const {
   DialRequest request;
   request.path = path.spec.id;
-  request.control_only = path.spec.control_only;
   request.local_nic = path.spec.local_nic;
   request.remote_nic = path.spec.remote_nic;
-  // The peer opens paths, but may not know the present address of this NIC.
-  if (!opens() && !path.spec.control_only) request.call = host_.address_notice(path.spec.local_nic);
-  request.probe_only = !opens() && request.call.empty();
   request.self = end_.self;
   request.peer = end_.peer;
   request.remote = path.spec.remote;
   request.options.device = path.spec.device;
   request.options.source = path.spec.source;
   request.last_used = path.state.incarnation();
+  return request;
+}
+
+void LinkPaths::open(PathSlot& slot, TimeNs now) {
+  Path& path = *slot.path;
+  DialRequest request = request_to(path);
+  const bool data = wants_data_ && !path.spec.control_only;
+  request.opens = data ? DialOpens::both : DialOpens::control;
+  // The peer opens paths, but may not know the present address of this NIC.
+  if (!opens() && !path.spec.control_only) request.call = host_.address_notice(path.spec.local_nic);
+  request.probe_only = !opens() && request.call.empty();
   request.answered_within = connect_bound(path, now);
   // The processes of all ranks start at once, and may share few processors.
   if (is_first_dial(path)) request.shaken_within = limits::kHandshakeAgeMax;
@@ -143,6 +177,7 @@ void LinkPaths::open(PathSlot& slot, TimeNs now) {
 void LinkPaths::probe_kernel(PathEnd& end, TimeNs now) {
   const Path& path = path_of(end);
   PathDialer& dialer = *slots_[end.index].dialer;
+  if (dialer.joining()) dialer.cancel();  // the state of the path comes first
   if (dialer.busy() || now - dialer.started_at() < kProbeInterval) return;
   DialRequest probe;
   probe.probe_only = true;
@@ -157,6 +192,7 @@ void LinkPaths::probe_kernel(PathEnd& end, TimeNs now) {
 
 void LinkPaths::reconnect(PathEnd& end, TimeNs interval, TimeNs now) {
   PathSlot& slot = slots_[end.index];
+  if (slot.dialer->joining()) slot.dialer->cancel();
   if (now - slot.dialer->started_at() < interval || slot.dialer->busy()) return;
   const bool anew = opens() && !mutated(Mutant::dead_connections);
   anew ? open(slot, now) : probe_kernel(end, now);
@@ -165,6 +201,11 @@ void LinkPaths::reconnect(PathEnd& end, TimeNs interval, TimeNs now) {
 // Returns false when a connection of the new incarnation broke at once.
 bool LinkPaths::attach(Path& path, std::optional<EstablishedConnection> data,
                        EstablishedConnection control, TimeNs now) {
+  PathSlot& slot = slots_[path.index];
+  slot.next_join = 0;
+  slot.joined_in_vain = 0;
+  settled_ = false;
+  if (data) (void)want_data();  // the peer's report may come later
   const Status attached = path.attach(host_.reactor(), std::move(data), std::move(control), now);
   if (attached.ok()) return true;
   R2CCL_LOG(info, "path %s to rank %d: %s", path.spec.local_name.c_str(), end_.peer.value(),
@@ -179,6 +220,7 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
   Path& path = *find(dialer.request().path);
   events_.wake();
   liveness_.on_alive();
+  if (dialed.data && !dialed.control) return on_joined(path, std::move(*dialed.data));
   if (!dialed.control) {
     path.health.kernel_answered_at = now();
     return;
@@ -193,6 +235,29 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
   events_.on_state_changed();
 }
 
+// Takes the data connection of an incarnation that may be over.
+void LinkPaths::on_joined(Path& path, EstablishedConnection data) {
+  const bool current =
+      path.state.is_current(data.session.incarnation) || mutated(Mutant::join_dead);
+  if (!path.lacks_data() || path.broken || !current) return;
+  settled_ = false;
+  (void)want_data();
+  const Status joined = path.join(std::move(data));
+  if (!joined.ok()) path.break_by(DownCause::connection_lost, DownCause::none, joined.message());
+  events_.on_state_changed();
+}
+
+// One lost packet is no fault of the path, and neither is a shortage of this host, nor the silence
+// of a peer that is stopped.
+void LinkPaths::on_join_failed(PathSlot& slot, const DialFailure& failure) {
+  Path& path = *slot.path;
+  const bool heard = detector_.heard_at() >= slot.dialer->started_at();
+  if (!path.lacks_data() || failure.error == EMFILE || !heard) return;
+  if (++slot.joined_in_vain < kTriedInVain) return;
+  path.break_by(DownCause::connection_lost, DownCause::none,
+                "its data connection cannot be opened: " + failure.why);
+}
+
 void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   events_.wake();
   last_dial_failure_ = failure.why;
@@ -203,6 +268,7 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   }
   Path& path = *find(dialer.request().path);
   if (failure.connected) path.health.kernel_answered_at = now();
+  if (dialer.request().opens == DialOpens::data) on_join_failed(slots_[path.index], failure);
   if (!dialer.request().probe_only && !path.state.connected()) path.note_attempt(failure.why);
   const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();
   if (!seeks || events_.peer_ended()) return;
@@ -221,16 +287,18 @@ Result<AcceptDecision> LinkPaths::on_hello(const ConnectionIdentity& identity, I
   if (identity.from > identity.to) {
     return Status(Code::remote, "the lower rank opens the paths of a link");
   }
+  const auto& pending = slots_[path->index].pending_data;
   AcceptDecision decision;
   decision.last_used = path->state.incarnation();
-  const auto& pending = slots_[path->index].pending_data;
-  if (identity.kind == ConnectionKind::data) {
-    if (path->spec.control_only)
-      return Status(Code::remote, "a data connection on a lane-only path");
-    if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
-  } else if (!path->spec.control_only) {
-    if (!pending || pending->session.incarnation != theirs) {
-      return Status(Code::remote, "a lane without its data connection");
+  if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
+  if (identity.kind == ConnectionKind::data && path->spec.control_only) {
+    return Status(Code::remote, "a data connection on a lane-only path");
+  }
+  if (identity.kind == ConnectionKind::join) {
+    const bool lacks_control = pending && pending->session.incarnation == theirs;
+    const bool lacks_data = path->lacks_data() && path->state.incarnation() == theirs;
+    if (!lacks_control && !lacks_data && !mutated(Mutant::join_dead)) {
+      return Status(Code::remote, "a connection that joins nothing");
     }
     decision.join = theirs;
   }
@@ -241,19 +309,30 @@ void LinkPaths::adopt(EstablishedConnection established) {
   Path* path = find(established.session.identity.path);
   if (path == nullptr || events_.peer_ended()) return;
   auto& pending = slots_[path->index].pending_data;
+  const Incarnation incarnation = established.session.incarnation;
   events_.wake();
-  if (established.session.identity.kind == ConnectionKind::data) {
-    pending = std::move(established);
-    return;
+  switch (established.session.identity.kind) {
+    case ConnectionKind::data:
+      if (incarnation > path->state.incarnation()) pending = std::move(established);
+      return;
+    case ConnectionKind::join:
+      if (!pending || pending->session.incarnation != incarnation) {
+        return on_joined(*path, std::move(established));
+      }
+      return adopt_control(*path, std::exchange(pending, std::nullopt), std::move(established));
+    default:
+      if (pending && pending->session.incarnation <= incarnation) pending.reset();
+      return adopt_control(*path, std::nullopt, std::move(established));
   }
-  const bool joins = pending && pending->session.incarnation == established.session.incarnation;
-  // Otherwise it is a control stream whose data connection was replaced in the meantime.
-  if (joins == path->spec.control_only) return;
-  // The peer dials only a path that it has lost, so the present connection is dead on its side.
-  if (path->state.connected()) {
-    fail_path(*path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
+}
+
+// The peer dials only a path that it has lost, so the present connection is dead on its side.
+void LinkPaths::adopt_control(Path& path, std::optional<EstablishedConnection> data,
+                              EstablishedConnection control) {
+  if (path.state.connected()) {
+    fail_path(path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
   }
-  (void)attach(*path, std::exchange(pending, std::nullopt), std::move(established), now());
+  (void)attach(path, std::move(data), std::move(control), now());
   events_.on_state_changed();
 }
 

@@ -33,9 +33,8 @@ void LinkPaths::set_drained(NicSet local, NicSet remote) {
 // and fallbacks.
 void LinkPaths::choose_standby() {
   const auto yields = [](const Path* path) { return path->drained || path->spec.fallback; };
-  const bool others = std::ranges::any_of(all(), [&](const Path* path) {
-    return !yields(path) && !path->control_only && path->state.usable();
-  });
+  const bool others =
+      std::ranges::any_of(all(), [&](const Path* path) { return !yields(path) && serves(*path); });
   for (Path* path : all()) path->standby = yields(path) && others;
 }
 

@@ -71,6 +71,7 @@ void Link::on_control(Path& path, ControlFrame frame) {
   // A peer that had answered nothing for a long time gets the state at once.
   if (paths_.detector().spacing(at) > limits::kStateResendMax) state_.hurry(at);
   paths_.on_frame(at);
+  if (frame.wants_data) (void)paths_.want_data();
   if (frame.ping != 0) path.health.pong_due = frame.ping;
   if (frame.pong != 0) paths_.detector().on_pong(path, frame.pong, at);
   state_.on_acknowledged(frame.acknowledged);

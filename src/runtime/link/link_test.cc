@@ -69,6 +69,21 @@ TEST(Link, ReportsInTurnsTheStateThatOneFrameCannotHold) {
   EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
+// The chunk size holds for the whole message. A link that cut without a path would have to take the
+// smallest one, and each chunk has its price.
+TEST(Link, AMessageThatWaitsForAPathIsCutForThatPath) {
+  constexpr uint64_t kBytes = 1024 * 1024;
+  ScriptedLink s(1);
+  const Bytes memory(kBytes);
+  (void)s.link().post_send(kChannel, memory, 0);
+  for (int turn = 0; turn < 3; ++turn) s.pass(kMillisecond);
+  EXPECT_EQ(s.link().paths()[0]->state.phase(), PathPhase::down);
+  s.connect(0);
+  s.pass(kMillisecond);
+  ASSERT_FALSE(s.chunks().empty());
+  EXPECT_GT(s.chunks().front().second.chunk_bytes, 4 * limits::kChunkBytesMin);
+}
+
 // The link probes a suspect path by connects, and these may fail at once. The client only waits for
 // the end of its sends, so the link copies the unacknowledged bytes, also the part of a frame that
 // could not be written yet.

@@ -38,6 +38,10 @@ class MessagePort {
   // same id. Requires that the client outlives the channel.
   virtual void open_channel(ChannelId channel, MessageClient& client) = 0;
 
+  // Announces messages, so that the connections for them open before the first one is posted. Posts
+  // other than standing receives announce them too.
+  virtual void expect_messages() {}
+
   // Posts the next message of the channel and returns its number; numbers count the calls from 0.
   // `context` (a plan's hash) must equal the receiver's. The bytes must stay unchanged until
   // on_sent.

@@ -27,6 +27,7 @@ enum class NoticeKind : uint8_t {
   losses = 13,        // to the localising rank: a LossReport
   view = 14,          // a ViewMessage; subject: the context and the message's type
   host_rates = 15,    // to the lowest living rank: the rates of the NICs of the sender's host
+  costs = 16,         // to rank 0: the sender's times of the patterns; from rank 0: the costs
 };
 
 // A newer notice of the same kind and `subject` replaces an older one. Each kind defines its

@@ -44,7 +44,7 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection control, TimeNs now) {
-  R2CCL_CHECK(data.has_value() != spec.control_only);
+  R2CCL_CHECK(!data.has_value() || !spec.control_only);
   if (control.session.incarnation <= state.incarnation()) {
     return {Code::remote, "an incarnation that is over"};
   }
@@ -64,19 +64,29 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
   auto control_added = reactor.add(control_->connection().poll_id(), control_handler_, false);
   if (!control_added.ok()) return control_added.status();
   control_registration_ = std::move(control_added).value();
-  if (data.has_value()) {
-    data_ = std::move(data->connection);
-    using Use = HeaderTag::Use;
-    writer_.emplace(HeaderTag(data->session.send_key, Use::data));
-    reader_.emplace(static_cast<FrameReader::Owner&>(*this),
-                    HeaderTag(data->session.receive_key, Use::data), host_.scratch());
-    auto data_added = reactor.add(data_->poll_id(), data_handler_, false);
-    if (!data_added.ok()) return data_added.status();
-    data_registration_ = std::move(data_added).value();
-    if (Status read = reader_->prefill(data->leftover); !read.ok()) refuse_data(read);
-  }
+  if (data.has_value()) R2CCL_RETURN_IF_ERROR(take_data(std::move(*data)));
   // The last bytes of the handshake may have brought frames along.
   on_control_ready({0, true, false});
+  return {};
+}
+
+Status Path::join(EstablishedConnection data) {
+  R2CCL_CHECK(lacks_data() && data.session.incarnation == state.incarnation());
+  return take_data(std::move(data));
+}
+
+Status Path::take_data(EstablishedConnection data) {
+  data_ = std::move(data.connection);
+  using Use = HeaderTag::Use;
+  writer_.emplace(HeaderTag(data.session.send_key, Use::data));
+  reader_.emplace(static_cast<FrameReader::Owner&>(*this),
+                  HeaderTag(data.session.receive_key, Use::data), host_.scratch());
+  if (!paused()) {  // resume() adds it too
+    auto added = reactor_->add(data_->poll_id(), data_handler_, false);
+    if (!added.ok()) return added.status();
+    data_registration_ = std::move(added).value();
+  }
+  if (Status read = reader_->prefill(data.leftover); !read.ok()) refuse_data(read);
   return {};
 }
 
@@ -94,6 +104,7 @@ Fifo<Transmission> Path::detach(DownCause cause, TimeNs now) {
   writer_.reset();
   paused_until_ = kNever;
   data_.reset();
+  data_passes = false;
   reader_.reset();
   control_.reset();
   broken.reset();
@@ -350,6 +361,8 @@ void Path::check_invariants() const {
   R2CCL_CHECK(writer_.has_value() == (data_ != nullptr));
   R2CCL_CHECK(state.connected() == (control_ != nullptr));
   R2CCL_CHECK(!control_only || data_ == nullptr);
+  R2CCL_CHECK(!data_passes || data_ != nullptr);
+  R2CCL_CHECK(data_ == nullptr || control_ != nullptr);
 }
 
 }  // namespace r2ccl

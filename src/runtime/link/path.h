@@ -77,10 +77,22 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // Returns true for a fallback while it is not needed, connected or not.
   bool stands_by() const { return spec.fallback && standby; }
 
-  // Takes both connections of one incarnation and begins to validate the path. A control-only path
-  // has no `data` and is up at once.
+  // Takes the connections of one incarnation. With `data`, full-size frames must pass both ways
+  // before the path is up. Requires none for a control-only path.
   Status attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                 EstablishedConnection control, TimeNs now);
+  // Takes the data connection of the present incarnation. Requires lacks_data().
+  Status join(EstablishedConnection data);
+  bool has_data() const { return data_ != nullptr; }
+  // Returns whether it is connected by its control stream alone, and may have a data connection.
+  bool lacks_data() const { return !control_only && control_ != nullptr && data_ == nullptr; }
+  // Returns whether it has a data connection that has not shown that full-size frames pass.
+  bool proves() const { return data_ != nullptr && !data_passes; }
+  bool probe_received() const { return probe_received_; }
+  // Returns whether full-size frames have passed both ways.
+  bool proved() const {
+    return probe_received_ && model.frames_sent() > 0 && model.outstanding().empty();
+  }
   // Closes both connections abortively, and forgets and returns the outstanding transmissions,
   // oldest first.
   Fifo<Transmission> detach(DownCause cause, TimeNs now);
@@ -127,7 +139,6 @@ class Path final : public PathEnd, private FrameReader::Owner {
   uint64_t frames_received() const { return reader_ ? reader_->frames() : 0; }
   uint64_t bytes_received() const { return reader_ ? reader_->bytes() : 0; }
   TimeNs frame_received_at() const { return frame_received_at_; }
-  bool probe_received() const { return probe_received_; }
 
   // --- control stream ---
   bool control_writable() const override { return control_ != nullptr && control_->can_send(); }
@@ -194,6 +205,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   Result<ReceiveLedger::Place> on_header(const DataHeader& header) override;
   void on_frame(const DataHeader& header, std::vector<std::byte> early, bool discarded) override;
   void on_state(ControlFrame carried) override { owner_.on_control(*this, std::move(carried)); }
+  Status take_data(EstablishedConnection data);
   void fence();
   void on_data_ready(const PollEvent& event);
   void on_control_ready(const PollEvent& event);

@@ -18,6 +18,10 @@ class CheckedPort final : public MessagePort, private MessageClient {
     clients_[channel] = &client;
     link_.open_channel(channel, *this);
   }
+  void expect_messages() override {
+    check_.on_messages(end_);
+    link_.expect_messages();
+  }
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override {
     const MessageNo number = link_.post_send(channel, bytes, context);

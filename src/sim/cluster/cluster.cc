@@ -67,6 +67,7 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
   made.contexts = options.communicators;
   made.plan_hosts = options.plan_hosts;
   made.plan_costs = options.plan_costs;
+  made.data_at_start = options.data_at_start;
   made.views = options.views;
   made.first_view = options.first_view;
   if (!options.checked) return made;

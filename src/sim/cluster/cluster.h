@@ -26,6 +26,7 @@ struct ClusterOptions {
   PlanCosts plan_costs;  // until the ranks measure some
   bool views = true;     // plans follow the NICs that are left
   View first_view;
+  bool data_at_start = true;  // as in RankOptions
   LinkSettings link;
   WorldOptions world;
   bool checked = false;  // check() watches the whole run; costs half its speed

@@ -135,8 +135,18 @@ bool DataPathCheck::may_land(const Message& open, const Range& touched) {
 // --- messages
 // -------------------------------------------------------------------------------------
 
+void DataPathCheck::check_unused(Rank self, const Link& link) {
+  if (used_.contains(std::minmax(self, link.peer()))) return;
+  const bool any =
+      std::ranges::any_of(link.paths(), [](const Path* path) { return path->has_data(); });
+  if (!any) return;
+  violated("rank " + std::to_string(self.value()) + " has a data connection to rank " +
+           std::to_string(link.peer().value()) + ", and no message for it");
+}
+
 void DataPathCheck::on_post_send(LinkEnd at, ChannelId channel, MessageNo number,
                                  std::span<const std::byte> bytes, bool standing) {
+  on_messages(at);
   const Name name{at.self, at.peer, channel, number};
   uint64_t& next = sends_[{at.self, at.peer, channel}];
   if (number.value() != next++) violated(name, "its number is not the next one");
@@ -163,6 +173,7 @@ void DataPathCheck::on_sent(LinkEnd at, ChannelId channel, MessageNo number) {
 
 void DataPathCheck::on_post_receive(LinkEnd at, ChannelId channel, MessageNo number,
                                     std::span<std::byte> bytes, bool standing) {
+  if (!standing) on_messages(at);
   const Name name{at.peer, at.self, channel, number};
   uint64_t& next = receives_[{at.peer, at.self, channel}];
   if (number.value() != next++) violated(name, "its receive's number is not the next one");
@@ -233,6 +244,10 @@ void DataPathCheck::retire_if_over(const Name& name) {
 
 void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                                 std::span<const std::byte> payload) {
+  if (path.model.frames_sent() == 0 || !path.probe_received()) {
+    violated("rank " + std::to_string(at.self.value()) +
+             " sends a chunk on a connection that full-size frames have not passed");
+  }
   const Name name{at.self, at.peer, header.channel, header.message};
   const auto found = messages_.find(name);
   if (found == messages_.end()) return;  // the message is retired

@@ -7,6 +7,7 @@
 // A violation is a sentence. The first violation matters most, because others may follow from it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -15,9 +16,11 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "runtime/link/link.h"
 #include "runtime/link/link_witness.h"
 #include "sim/fabric/network.h"
 
@@ -44,6 +47,8 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   bool mismatch_expected() const { return mismatch_expected_; }
 
   // --- from CheckedPort: `self` posts to, or receives from, `peer` ---
+  // Messages are announced.
+  void on_messages(LinkEnd at) { used_.insert(std::minmax(at.self, at.peer)); }
   // `standing`: the receive is a standing one.
   void on_post_send(LinkEnd at, ChannelId channel, MessageNo number,
                     std::span<const std::byte> bytes, bool standing);
@@ -54,6 +59,9 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   void on_cancel(LinkEnd at, ChannelId channel);
   // Forgets this memory. Its owner calls this before it frees the memory.
   void forget(std::span<const std::byte> bytes);
+
+  // Checks that no link has a data connection that neither end has messages for.
+  void check_unused(Rank self, const Link& link);
 
   // --- from the engines ---
   // LinkWitness
@@ -132,6 +140,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
   std::map<Direction, uint64_t> early_;  // bytes of early chunks
   std::map<Direction, uint64_t> eager_sent_;
   std::map<Direction, uint64_t> eager_returned_;  // bytes that the receiver gave back
+  std::set<std::pair<Rank, Rank>> used_;          // links with messages, the lower rank first
   std::set<Direction> cancelled_;                 // an end has cancelled these
   // The receiving end is part of the key. The incarnation is too, because the sender may still use
   // an old connection.

@@ -38,6 +38,7 @@ constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
 constexpr uint64_t kBlockSeeds = 0x2545f4914f6cdd1d;
 constexpr uint64_t kTypeSeeds = 0x8ebc6af09c88c6e3;
 constexpr uint64_t kTaggedSeeds = 0x94d049bb133111eb;
+constexpr uint64_t kDataAtStartSeeds = 0xc2b2ae3d27d4eb4f;
 
 // The random numbers of one scenario.
 class ScenarioRandom {
@@ -171,6 +172,12 @@ void choose_plan_hosts(ScenarioRandom random, Scenario& s) {
 void choose_plan_costs(ScenarioRandom random, Scenario& s) {
   if (s.seed <= kSeedsWithoutBlocks || random.chance(50)) return;
   s.plan_hop = static_cast<TimeNs>(random.log_uniform(kMicrosecond, 10 * kMillisecond));
+}
+
+// In most runs the links between a few hosts are open before the job begins, as in production. The
+// others show that links may open amid operations and faults. The draw has its own random numbers.
+void choose_data_at_start(ScenarioRandom random, Scenario& s) {
+  s.data_at_start = !random.chance(40);
 }
 
 // Adds a run_ahead to a few runs only, because it takes as much processor time as all other
@@ -394,6 +401,7 @@ Scenario scenario_of(uint64_t seed) {
   s.nics_write = random.chance(34);
   choose_plan_hosts(ScenarioRandom(seed + kPlanHostSeeds), s);
   choose_plan_costs(ScenarioRandom(seed + kPlanCostSeeds), s);
+  choose_data_at_start(ScenarioRandom(seed + kDataAtStartSeeds), s);
   choose_run_ahead(ScenarioRandom(seed + kRunAheadSeeds), s);
   choose_tagged(ScenarioRandom(seed + kTaggedSeeds), s);
   add_tampering(s);
@@ -430,12 +438,12 @@ std::string describe(const Scenario& s) {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "%d hosts x %d NICs of %.1f MB/s, %.0f us, %d communicators, depth %d, %zu "
-                "operations, %zu faults%s%s%s, plans for %d ranks a host",
+                "operations, %zu faults%s%s%s%s, plans for %d ranks a host",
                 s.hosts, s.nics, static_cast<double>(s.rate_bytes_per_s) / 1e6,
                 static_cast<double>(s.latency) / 1e3, s.communicators, s.depth, s.operations.size(),
                 s.faults.size(), s.management ? "" : ", no management NIC",
                 s.damping ? "" : ", no damping", s.nics_write ? ", NICs write" : "",
-                s.plan_host_ranks);
+                s.data_at_start ? "" : ", data on demand", s.plan_host_ranks);
   return text;
 }
 

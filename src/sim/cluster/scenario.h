@@ -128,6 +128,9 @@ struct Scenario {
   int plan_host_ranks = 1;
   // Plans are chosen as if a hop took this long; 0: by the default costs.
   TimeNs plan_hop = 0;
+  // Links that the measurement of costs would use have data connections from the start. False: each
+  // link opens them when it first has messages.
+  bool data_at_start = true;
   bool damping = true;
   int communicators = 1;
   int depth = 1;         // operations of one communicator that a rank runs at a time

@@ -51,6 +51,10 @@ struct SimRank final : RankObserver {
     runtime->operations().check_invariants();
     fault_reporter().check_invariants();
     if (runtime->views() != nullptr) runtime->views()->check_invariants();
+    for (size_t peer = 0; peer < engine().rank_count() && !checked_ports.empty(); ++peer) {
+      const Link* link = engine().link(Rank(static_cast<int32_t>(peer)));
+      if (link != nullptr) check->check_unused(engine().self(), *link);
+    }
   }
   TimeNs next_timeout() { return clock->to_virtual(process->next_timeout()); }
   // Wakes the actor. A test calls it after calls to the runtime from outside the actor.

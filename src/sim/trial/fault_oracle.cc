@@ -21,7 +21,8 @@ bool FaultOracle::guilty(int rank, const PathEvent& event) const {
 }
 
 bool FaultOracle::returned_too_soon(int rank, const PathEvent& event) const {
-  if (event.from != PathPhase::validating || event.local_nic == kNoNic) return false;
+  // Without a data connection nothing has shown that full-size frames pass, and no chunk goes.
+  if (event.from != PathPhase::validating || event.local_nic == kNoNic || !event.data) return false;
   return faults_.swallows_full_frames(rank, event.local_nic.value(), event.at, kProofTime) ||
          faults_.swallows_full_frames(event.peer.value(), event.remote_nic.value(), event.at,
                                       kProofTime);

@@ -37,6 +37,7 @@ ClusterOptions cluster_options(const Scenario& s) {
   options.checked = true;
   options.plan_hosts = s.plan_hosts();
   options.plan_costs = s.plan_costs();
+  options.data_at_start = s.data_at_start;
   options.link.damping = s.damping;
   options.world.wakeup_jitter_ns = s.wakeup_jitter;
   options.world.network.latency_ns = s.latency;

@@ -86,6 +86,11 @@ INSTANTIATE_TEST_SUITE_P(LateReports, KeptSeedTest, testing::Values<uint64_t>(10
 // An operator asked an idle rank twice, and the rank had no turn for the second answer.
 INSTANTIATE_TEST_SUITE_P(IdleRankAnswers, KeptSeedTest, testing::Values<uint64_t>(109111));
 
+// A peer was stopped between the handshake of a data connection that joined and its proof. A path
+// without a data connection was taken for one that full-size frames pass.
+INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
+                         testing::Values<uint64_t>(2605, 3624, 3827));
+
 // With operators, and with callers that abort or disagree.
 TEST(Trial, OfASeedWithPeopleKeepsEveryRule) {
   std::set<std::string> covered;
