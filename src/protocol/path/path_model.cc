@@ -56,9 +56,10 @@ void PathModel::reset() {
 
 void PathModel::expect(double bytes_per_ns) {
   R2CCL_CHECK(bytes_per_ns >= kRateMin);
-  if (rate_known_) return;
-  rate_ = bytes_per_ns;
+  if (!rate_known_) rate_ = bytes_per_ns;
   rate_known_ = true;
+  const double full = rate_ * static_cast<double>(window_time());
+  window_ = std::clamp(static_cast<uint64_t>(full), window_, limits::kWindowBytesMax);
 }
 
 TimeNs PathModel::slack() const {

@@ -22,7 +22,8 @@ TEST(PathModel, AnExpectedRateCountsUntilThePathHasShownItsOwn) {
   Driver d(Wire(kGigabit250, 100 * kMicrosecond));
   d.model.expect(1);
   EXPECT_EQ(d.model.wire_time(1000), 1000);
-  d.run_for(500 * kMillisecond);
+  EXPECT_GT(d.model.bytes_in(kMillisecond), 900'000u);
+  d.run_for(2 * kSecond);
   EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);
   d.model.expect(1);
   EXPECT_NEAR(in_percent(d.model.bytes_per_ns(), kGigabit250), 100, 10);

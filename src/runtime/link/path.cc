@@ -38,9 +38,7 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
       spec(std::move(path_spec)),
       backoff(damping),
       owner_(owner),
-      host_(host) {
-  if (spec.is_shm()) model.expect(kMemoryRate);
-}
+      host_(host) {}
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection control, TimeNs now) {
@@ -49,6 +47,7 @@ Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
     return {Code::remote, "an incarnation that is over"};
   }
   model.reset();
+  if (spec.is_shm()) model.expect(kMemoryRate);
   probe_received_ = false;
   peer_suspects = false;
   health = {};
