@@ -24,7 +24,7 @@ class BusyLinks {
     }
     // `sends`: the link has messages that are not acknowledged.
     void set_sends(bool sends) { count(sends, sends_, all_.sending_); }
-    // `receives`: it has posted receives that are not complete.
+    // `receives`: it has posted large receives that are not complete.
     void set_receives(bool receives) { count(receives, receives_, all_.receiving_); }
     bool receives() const { return receives_; }
     // Returns whether the rank has more to do than what this link sends.

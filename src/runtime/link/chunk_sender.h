@@ -45,7 +45,7 @@ class ChunkSender {
     load_.set_sends(channels_.sends());
     if (load_.receives()) load_.set_receives(channels_.receives());
   }
-  // Must follow each post of a receive.
+  // Must follow each post of a large receive.
   void note_receive() { load_.set_receives(true); }
   // Sends a full-size frame without content, which shows that the path carries such frames.
   void send_proof(Path& path, TimeNs now);

@@ -68,7 +68,6 @@ MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
   if (!paths_.wants_data() && !receive.standing) expect_messages();
   Channel& target = channels_.at(id);
   const ReceiveLedger::Posted posted = target.receive.post(receive);
-  sender_.note_receive();
   if (!posted.mismatch.ok()) {
     channels_.complete(ChannelSet::Ended::mismatch, target, posted.number, posted.mismatch);
   } else if (posted.complete) {
@@ -78,9 +77,9 @@ MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
   // Small messages are sent eagerly, so the sender waits for room in the eager pool alone. The
   // sender of a large one waits for this receive.
   state_.on_freed(posted.freed_bytes);
-  if (receive.bytes.size() > limits::kBufferedSendBytesMax || state_.much_unreported()) {
-    state_.mark_urgent();
-  }
+  const bool large = receive.bytes.size() > limits::kBufferedSendBytesMax;
+  if (large) sender_.note_receive();
+  if (large || state_.much_unreported()) state_.mark_urgent();
   target.changed_version = state_.version();
   return posted.number;
 }
