@@ -51,7 +51,12 @@ enum class ConnectionKind : uint8_t {
   control = 2,
   rendezvous = 3,
   call = 4,  // the HELLO's payload is the whole message
+  // 5 is reserved for decision 30.
+  // The acceptor passes the bytes on, both ways, to and from the rank that `to` names.
+  relay = 6,
 };
+// Returns whether a HELLO may name this kind.
+bool is_known(ConnectionKind kind);
 
 // The rank number of the rendezvous in handshakes; it is no rank.
 inline constexpr Rank kRendezvousRank{-1};
@@ -75,7 +80,7 @@ struct RunIdentity {
 struct ConnectionIdentity {
   ConnectionKind kind = ConnectionKind::data;
   Rank from;  // the initiator
-  Rank to;    // the acceptor
+  Rank to;    // the acceptor; in a relay's HELLO the rank behind it
   PathId path;
   NicId from_nic = kNoNic;  // the initiator's NIC of the path
   NicId to_nic = kNoNic;    // the acceptor's NIC, whose listener takes the connection

@@ -57,6 +57,18 @@ const char* name_of(HandshakeFrame type) {
 
 }  // namespace
 
+bool is_known(ConnectionKind kind) {
+  switch (kind) {
+    case ConnectionKind::data:
+    case ConnectionKind::control:
+    case ConnectionKind::rendezvous:
+    case ConnectionKind::call:
+    case ConnectionKind::relay:
+      return true;
+  }
+  return false;
+}
+
 std::vector<std::byte> encode_without_seal(const HelloFrame& hello) {
   R2CCL_CHECK(hello.payload.size() <= kHandshakePayloadBytesMax);
   std::vector<std::byte> bytes;
@@ -148,11 +160,10 @@ Result<HelloFrame> decode_hello(std::span<const std::byte> bytes) {
   if (flags > kFlagAuthenticated || zero != 0 || zero2 != 0) {
     return malformed("HELLO has reserved bits set");
   }
-  if (kind < static_cast<uint8_t>(ConnectionKind::data) ||
-      kind > static_cast<uint8_t>(ConnectionKind::call)) {
+  hello.identity.kind = static_cast<ConnectionKind>(kind);
+  if (!is_known(hello.identity.kind)) {
     return malformed("HELLO names an unknown kind of connection");
   }
-  hello.identity.kind = static_cast<ConnectionKind>(kind);
   hello.payload.assign(payload.begin(), payload.end());
   return hello;
 }

@@ -114,8 +114,9 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
 
   // --- for reports ---
   bool opens_paths() const { return paths_.opens(); }
-  // Returns the paths as Path*, in the order of their specs.
-  auto paths() const { return paths_.all(); }
+  // Returns the paths as Path*, in the order of their specs. The relay path is one of them from its
+  // first connection on.
+  auto paths() const { return paths_.shown(); }
   const Path* find_path(PathId id) const { return paths_.find(id); }  // null: none
   uint64_t hedged_bytes() const { return sender_.hedged_bytes(); }
   uint64_t retransmitted_bytes() const { return sender_.retransmitted_bytes(); }

@@ -86,6 +86,8 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
 
   // Returns the paths as Path*, in the order of their specs.
   AllPaths all() const { return {slots_.data(), slots_.data() + slots_.size()}; }
+  // Returns the same without the relay path, until that has been connected for the first time.
+  AllPaths shown() const;
   Path* find(PathId id) const;
   FailureDetector& detector() { return detector_; }
   const FailureDetector& detector() const { return detector_; }
@@ -145,6 +147,13 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   bool may_open(const Path& path) const;
   bool is_first_dial(const Path& path) const;
   bool admitted(PathSlot& slot);
+  bool may_dial(const Path& path) const;
+  // link_paths_relay.cc
+  bool choose_relay(Path& path, DialRequest& request);
+  void on_relay_dialed(Path& path, const DialRequest& request);
+  void on_relay_failed(Path& path, const std::string& why);
+  bool is_relay_surplus(const Path& path, TimeNs& over_at) const;
+  void end_surplus_relay(TimeNs now);
   void open(PathSlot& slot, TimeNs now);
   bool attach(Path& path, std::optional<EstablishedConnection> data, EstablishedConnection control,
               TimeNs now);
@@ -182,6 +191,9 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   NicSet drained_local_;
   NicSet drained_remote_;
   std::string last_dial_failure_;
+  size_t relay_turn_ = 0;      // of the next attempt to find a rank that relays
+  size_t relay_round_ = 0;     // in which each host is asked once
+  bool relay_missed_ = false;  // no rank relayed, and the log has it
 };
 
 }  // namespace r2ccl

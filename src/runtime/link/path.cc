@@ -33,7 +33,14 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
       spec(std::move(path_spec)),
       backoff(damping),
       owner_(owner),
-      host_(host) {}
+      host_(host),
+      nic_(spec.local_nic) {}
+
+void Path::set_nic(NicId nic) {
+  R2CCL_CHECK(spec.relay && !state.connected());
+  nic_ = nic;
+  leave_by(host_.queue(nic));
+}
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection control, TimeNs now) {

@@ -1,0 +1,80 @@
+// The relay path of a link: it goes through a rank of a third host, and is open only while no
+// ordinary path carries data. The lower rank opens it, as it opens the others. It asks one rank
+// after another, each on another host, until one reaches the peer.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "base/mutant.h"
+#include "runtime/link/link_paths.h"
+
+namespace r2ccl {
+namespace {
+
+// An ordinary path that has returned may fail again at once, so the relay path stays for a while.
+constexpr TimeNs kSurplusKept = 2 * kSecond;
+
+}  // namespace
+
+LinkPaths::AllPaths LinkPaths::shown() const {
+  const bool hides = !slots_.empty() && slots_.back().path->spec.relay &&
+                     slots_.back().path->state.incarnation() == Incarnation();
+  return {slots_.data(), slots_.data() + slots_.size() - (hides ? 1 : 0)};
+}
+
+// Returns false when no rank of another host is in reach.
+bool LinkPaths::choose_relay(Path& path, DialRequest& request) {
+  const auto route = host_.relay_route(end_.peer, relay_turn_);
+  if (!route || mutated(Mutant::relay_never)) {
+    on_relay_failed(path, "no third host is in reach");
+    return false;
+  }
+  relay_turn_ = route->turn;
+  request.local_nic = route->local_nic;
+  request.remote = route->remote;
+  request.options.device = route->device;
+  request.options.source = route->source;
+  request.relay = DialRelay{route->via, route->remote_nic, {host_.nonce(), host_.nonce()}};
+  return true;
+}
+
+void LinkPaths::on_relay_dialed(Path& path, const DialRequest& request) {
+  R2CCL_LOG(info, "rank %d is reached through rank %d: no other path is up", end_.peer.value(),
+            request.relay->via.value());
+  relay_missed_ = false;
+  path.set_nic(request.local_nic);
+  path.spec.remote = request.remote;
+}
+
+// The next host is asked at once, until each has been asked. The log has one line for a search.
+void LinkPaths::on_relay_failed(Path& path, const std::string& why) {
+  if (!path.state.connected()) path.note_attempt(why);
+  const auto next = host_.relay_route(end_.peer, ++relay_turn_);
+  const bool all_asked = !next || next->round > relay_round_;
+  if (!all_asked) return path.backoff.on_hint(now());
+  if (next) relay_round_ = next->round;
+  if (std::exchange(relay_missed_, true)) return;
+  R2CCL_LOG(info, "no rank relays to rank %d: %s", end_.peer.value(), why.c_str());
+}
+
+// Returns whether the relay path is to end because an ordinary path has returned. `over_at`: when.
+bool LinkPaths::is_relay_surplus(const Path& path, TimeNs& over_at) const {
+  if (!path.spec.relay || !path.state.connected() || !path.standby || !opens()) return false;
+  if (!path.model.outstanding().empty()) return false;
+  TimeNs since = kNever;
+  for (const Path* other : all()) {
+    if (other->carries()) since = std::min(since, other->state.up_since());
+  }
+  if (since == kNever) return false;
+  over_at = since + kSurplusKept;
+  return true;
+}
+
+void LinkPaths::end_surplus_relay(TimeNs now) {
+  Path& path = *slots_.back().path;
+  TimeNs over_at = kNever;
+  if (!is_relay_surplus(path, over_at) || now < over_at) return;
+  fail_path(path, DownCause::closing, DownCause::none, "an ordinary path has returned", now);
+}
+
+}  // namespace r2ccl
