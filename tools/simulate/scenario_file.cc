@@ -131,6 +131,7 @@ Status read_cluster(Table& in, Scenario& s) {
       static_cast<int>(in.integer("plan_host_ranks", s.plan_host_ranks, 1, kHostsMax));
   s.plan_hop = in.time("plan_hop_us", s.plan_hop, 1e3);
   s.damping = in.flag("damping", s.damping);
+  s.cutoff = in.time("cutoff_ms", s.cutoff);
   s.communicators =
       static_cast<int>(in.integer("communicators", s.communicators, 1, kCommunicatorsMax));
   s.depth = static_cast<int>(in.integer("depth", s.depth, 1, kDepthMax));
@@ -319,6 +320,7 @@ std::string to_toml(const Scenario& s) {
       << "\ninitial_window_bytes = " << s.initial_window_bytes << std::boolalpha
       << "\nmanagement = " << s.management << "\nplan_host_ranks = " << s.plan_host_ranks
       << "\nplan_hop_us = " << decimal(s.plan_hop, 1e3) << "\ndamping = " << s.damping
+      << "\ncutoff_ms = " << decimal(s.cutoff, 1e6)
       << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
       << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early
       << "\nnics_write = " << s.nics_write << '\n';

@@ -398,6 +398,30 @@ TEST(Handshake, RefusesAPeerThatClaimsToBeThisRank) {
   EXPECT_EQ(acceptor->state(), State::failed);
 }
 
+TEST(Handshake, TellsARelayWhichRankIsBehindIt) {
+  ConnectionIdentity identity = kIdentity;
+  identity.kind = ConnectionKind::relay;
+  identity.to = Rank(9);
+  auto initiator = make_initiator(run_with_key(1), identity, Incarnation(), nonce(1), {});
+  auto acceptor =
+      make_acceptor(run_with_key(1), kListener, accept_all({}, text("ab")), nonce(2));
+  talk(*initiator, *acceptor);
+  ASSERT_EQ(acceptor->state(), State::done);
+  EXPECT_EQ(acceptor->session().identity, identity);
+  EXPECT_EQ(initiator->session().peer_payload, text("ab"));
+}
+
+TEST(Handshake, KnowsEachKindOfConnectionAndNoOther) {
+  for (int kind = 0; kind < 256; ++kind) {
+    HelloFrame hello;
+    hello.identity.kind = static_cast<ConnectionKind>(kind);
+    Bytes bytes = encode_without_seal(hello);
+    bytes.resize(bytes.size() + crypto::kHashBytes);
+    const bool known = (kind >= 1 && kind <= 4) || kind == 6;
+    EXPECT_EQ(decode_hello(bytes).ok(), known) << kind;
+  }
+}
+
 TEST(Handshake, CarriesTheLargestPayloadAndRefusesOneByteMore) {
   const Bytes largest(kHandshakePayloadBytesMax, std::byte{1});
   auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), largest);

@@ -26,7 +26,7 @@ void ProgressEngine::group_hosts() {
 // Returns one of the paths between NICs that may carry data to `peer` now; null: there is none.
 const Path* ProgressEngine::ordinary_path(Rank peer, size_t turn) const {
   const Link* other = link(peer);
-  if (other == nullptr || other->peer_ended() || other->peer_said_goodbye()) return nullptr;
+  if (other == nullptr || other->peer_ended() || other->is_cut_off(clock().now())) return nullptr;
   std::vector<const Path*> ways;
   for (const Path* path : other->paths()) {
     if (path->carries() && !path->broken && path->spec.local_nic != kNoNic) ways.push_back(path);
@@ -50,7 +50,7 @@ std::optional<RelayRoute> ProgressEngine::relay_route(Rank peer, size_t turn) co
     const Path* path = ordinary_path(via, round);
     if (path == nullptr) continue;
     const PathSpec& spec = path->spec;
-    return RelayRoute{turn,        round,       via,        spec.local_nic, spec.remote_nic,
+    return RelayRoute{turn,        via,         spec.local_nic, spec.remote_nic,
                       spec.device, spec.source, spec.remote};
   }
   return std::nullopt;

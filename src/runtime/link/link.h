@@ -82,6 +82,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Sets the NICs of this host and of the peer's that are out of service.
   void set_drained(NicSet local, NicSet remote) { paths_.set_drained(local, remote); }
   NicSet drained_remote() const { return paths_.drained_remote(); }
+  // Returns whether nothing comes from the peer any more, not even from its kernel.
+  bool is_cut_off(TimeNs now) const { return paths_.is_cut_off(now); }
   // Pings on the control streams of the paths that use this NIC. Returns whether one of these paths
   // seems to work.
   bool ping(NicId local_nic);

@@ -46,8 +46,7 @@ struct PathEvent {
 
 // A way to a rank that relays: the end of an ordinary path to it.
 struct RelayRoute {
-  size_t turn = 0;   // the turn that it belongs to
-  size_t round = 0;  // in each round each host has one turn
+  size_t turn = 0;  // the turn that it belongs to
   Rank via;
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;

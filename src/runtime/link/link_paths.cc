@@ -36,6 +36,7 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   validate(now);
   note_data_paths(now);
   if (settings_.monitor) detector_.run(now);
+  seek_relay(now);
   dial(now);
   if (!events_.peer_ended()) {
     const auto end = liveness_.check(events_.peer_said_goodbye(), detector_.silence(now), now);
@@ -58,7 +59,7 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
     const bool validates = path.state.phase() == PathPhase::validating;
     if (validates && settings_.monitor) next = std::min(next, now + kValidationInterval);
     if (!path.state.connected() && may_dial(path) && !slot.dialer->busy() &&
-        !slot.dialer->waits() && may_open(path)) {
+        !slot.dialer->waits() && may_open(path, now)) {
       next = std::min(next, path.backoff.next_attempt());
     }
     TimeNs over_at = kNever;
@@ -198,11 +199,8 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   const bool goodbye = events_.peer_said_goodbye();
   slots_[path.index].dialer->cancel();
   const bool closed = std::exchange(path.closed_by_kernel, false);
-  if (path.spec.relay) {
-    ++relay_turn_;  // the rank that relays may be the cause, whose kernel says nothing of the peer
-  } else {
-    liveness_.on_failed(path.index, closed, now);
-  }
+  // The connections of a relay path end at a kernel that says nothing of the peer.
+  if (!path.spec.relay) liveness_.on_failed(path.index, closed, now);
   if (from == PathPhase::up) events_.on_failing(path);
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;

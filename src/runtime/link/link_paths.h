@@ -123,6 +123,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   NicSet drained_remote() const { return drained_remote_; }
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const;
   bool ping(NicId local_nic);
+  bool is_cut_off(TimeNs now) const;
 
   void check_invariants() const;
 
@@ -144,11 +145,12 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void resume_paused(TimeNs now);
   void note_data_paths(TimeNs now);
   void dial(TimeNs now);
-  bool may_open(const Path& path) const;
+  bool may_open(const Path& path, TimeNs now) const;
   bool is_first_dial(const Path& path) const;
-  bool admitted(PathSlot& slot);
+  bool admitted(PathSlot& slot, TimeNs now);
   bool may_dial(const Path& path) const;
   // link_paths_relay.cc
+  void seek_relay(TimeNs now);
   bool choose_relay(Path& path, DialRequest& request);
   void on_relay_dialed(Path& path, const DialRequest& request);
   void on_relay_failed(Path& path, const std::string& why);
@@ -192,8 +194,9 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   NicSet drained_remote_;
   std::string last_dial_failure_;
   size_t relay_turn_ = 0;      // of the next attempt to find a rank that relays
-  size_t relay_round_ = 0;     // in which each host is asked once
-  bool relay_missed_ = false;  // no rank relayed, and the log has it
+  size_t relay_asked_ = 0;     // attempts of this search that failed
+  bool relay_sought_ = false;  // a search is on
+  bool relay_missed_ = false;  // the log has it that no rank relays
 };
 
 }  // namespace r2ccl

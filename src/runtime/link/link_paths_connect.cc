@@ -74,7 +74,7 @@ void LinkPaths::dial(TimeNs now) {
     }
     if (!may_dial(path)) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
-    if (!admitted(slot)) continue;
+    if (!admitted(slot, now)) continue;
     path.backoff.on_attempt(now);
     open(slot, now);
   }
@@ -93,9 +93,9 @@ bool LinkPaths::is_first_dial(const Path& path) const {
 }
 
 // Returns whether the path is to be opened now. If only its gate is in the way, it waits there.
-bool LinkPaths::admitted(PathSlot& slot) {
+bool LinkPaths::admitted(PathSlot& slot, TimeNs now) {
   const Path& path = *slot.path;
-  if (!may_open(path)) {
+  if (!may_open(path, now)) {
     slot.dialer->cancel();  // others wait for its place
     return false;
   }
@@ -106,7 +106,8 @@ bool LinkPaths::admitted(PathSlot& slot) {
 // Returns whether the path is needed now. A fallback path is not, before the others have
 // failed: an idle one would cost descriptors and heartbeats. A path that was never up may only be
 // early.
-bool LinkPaths::may_open(const Path& path) const {
+bool LinkPaths::may_open(const Path& path, TimeNs now) const {
+  if (path.spec.relay && is_cut_off(now)) return true;
   return !path.spec.fallback || std::ranges::all_of(all(), [](const Path* other) {
     const bool has_failed = other->history.downs > 0 || other->history.attempts >= kTriedInVain;
     return other->spec.fallback || other->control_only || (!other->state.connected() && has_failed);

@@ -13,6 +13,11 @@ namespace {
 
 // An ordinary path that has returned may fail again at once, so the relay path stays for a while.
 constexpr TimeNs kSurplusKept = 2 * kSecond;
+// A peer of which not even the kernel has answered for so long may have no path left, while this
+// end still takes one for up. A kernel answers for a process that is stopped.
+constexpr TimeNs kSilence = 250 * kMillisecond;
+// Hosts that a search asks one after the other without a pause.
+constexpr size_t kAskedAtOnce = 3;
 
 }  // namespace
 
@@ -20,6 +25,22 @@ LinkPaths::AllPaths LinkPaths::shown() const {
   const bool hides = !slots_.empty() && slots_.back().path->spec.relay &&
                      slots_.back().path->state.incarnation() == Incarnation();
   return {slots_.data(), slots_.data() + slots_.size() - (hides ? 1 : 0)};
+}
+
+// Begins a search when the link needs one: the pause between two attempts grows with its age.
+void LinkPaths::seek_relay(TimeNs now) {
+  Path& path = *slots_.back().path;
+  if (!path.spec.relay) return;
+  const bool needed = !path.state.connected() && may_dial(path) && may_open(path, now);
+  if (std::exchange(relay_sought_, needed) || !needed) return;
+  relay_asked_ = 0;
+  relay_missed_ = false;
+  path.backoff.on_down(now, true);
+  path.backoff.on_hint(now);
+}
+
+bool LinkPaths::is_cut_off(TimeNs now) const {
+  return detector_.silence(now) >= kSilence;
 }
 
 // Returns false when no rank of another host is in reach.
@@ -41,20 +62,18 @@ bool LinkPaths::choose_relay(Path& path, DialRequest& request) {
 void LinkPaths::on_relay_dialed(Path& path, const DialRequest& request) {
   R2CCL_LOG(info, "rank %d is reached through rank %d: no other path is up", end_.peer.value(),
             request.relay->via.value());
-  relay_missed_ = false;
+  ++relay_turn_;  // when this connection fails, or goes silent, another host comes first
   path.set_nic(request.local_nic);
   path.spec.remote = request.remote;
 }
 
-// The next host is asked at once, until each has been asked. The log has one line for a search.
+// The log has one line for a search.
 void LinkPaths::on_relay_failed(Path& path, const std::string& why) {
   if (!path.state.connected()) path.note_attempt(why);
-  const auto next = host_.relay_route(end_.peer, ++relay_turn_);
-  const bool all_asked = !next || next->round > relay_round_;
-  if (!all_asked) return path.backoff.on_hint(now());
-  if (next) relay_round_ = next->round;
-  if (std::exchange(relay_missed_, true)) return;
-  R2CCL_LOG(info, "no rank relays to rank %d: %s", end_.peer.value(), why.c_str());
+  ++relay_turn_;
+  if (++relay_asked_ < kAskedAtOnce) path.backoff.on_hint(now());
+  if (relay_asked_ < kAskedAtOnce || std::exchange(relay_missed_, true)) return;
+  R2CCL_LOG(info, "no rank has relayed to rank %d yet: %s", end_.peer.value(), why.c_str());
 }
 
 // Returns whether the relay path is to end because an ordinary path has returned. `over_at`: when.
@@ -66,7 +85,8 @@ bool LinkPaths::is_relay_surplus(const Path& path, TimeNs& over_at) const {
     if (other->carries()) since = std::min(since, other->state.up_since());
   }
   if (since == kNever) return false;
-  over_at = since + kSurplusKept;
+  // A silent path still seems up when the relay path opens.
+  over_at = std::max(since, path.state.up_since()) + kSurplusKept;
   return true;
 }
 

@@ -31,7 +31,7 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
            LinkHost& host, bool damping)
     : PathEnd(place, path_spec.control_only, nic_queue),
       spec(std::move(path_spec)),
-      backoff(damping),
+      backoff(damping && !spec.relay),  // each connection may go through another rank
       owner_(owner),
       host_(host),
       nic_(spec.local_nic) {}
