@@ -384,11 +384,12 @@ typedef struct {
 
 /* Fills paths with the paths of this rank, by peer. The caller sets *count to the room in paths,
  * and the call sets it to the number of all paths, also when that is more; then it fills only the
- * first ones. paths may be NULL to ask for it. A rank of the same host has two paths: shared memory,
- * and lo on standby. To a rank of another host there is one more once a third rank has relayed, the
- * last one to this rank, and it stays in the list; otherwise the number never changes. The caller
- * sets paths[0].size; the call sets that of every element. Any thread may call this any time, also
- * after the communicator has failed; it takes microseconds, and does not wait for the network. */
+ * first ones. paths may be NULL to ask for it. A rank of the same host has two paths: shared
+ * memory, and lo on standby. To a rank of another host there is one more once a third rank has
+ * relayed, the last one to this rank, and it stays in the list; otherwise the number never changes.
+ * The caller sets paths[0].size; the call sets that of every element. Any thread may call this any
+ * time, also after the communicator has failed; it takes microseconds, and does not wait for the
+ * network. */
 R2CCL_API r2cclResult_t r2cclCommGetPaths(r2cclComm_t comm, r2cclPathInfo_t* paths, size_t* count);
 
 /* Names the component that a verdict is about. Later versions may add values. */

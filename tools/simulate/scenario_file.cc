@@ -320,10 +320,9 @@ std::string to_toml(const Scenario& s) {
       << "\ninitial_window_bytes = " << s.initial_window_bytes << std::boolalpha
       << "\nmanagement = " << s.management << "\nplan_host_ranks = " << s.plan_host_ranks
       << "\nplan_hop_us = " << decimal(s.plan_hop, 1e3) << "\ndamping = " << s.damping
-      << "\ncutoff_ms = " << decimal(s.cutoff, 1e6)
-      << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
-      << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early
-      << "\nnics_write = " << s.nics_write << '\n';
+      << "\ncutoff_ms = " << decimal(s.cutoff, 1e6) << "\ncommunicators = " << s.communicators
+      << "\ndepth = " << s.depth << "\nthink_max_ms = " << decimal(s.think_max, 1e6)
+      << "\nleave_early = " << s.leave_early << "\nnics_write = " << s.nics_write << '\n';
   for (size_t i = 0; i < s.operations.size();) {
     size_t same = 1;
     while (same < size_t{kRepeatMax} && i + same < s.operations.size() &&

@@ -403,8 +403,7 @@ TEST(Handshake, TellsARelayWhichRankIsBehindIt) {
   identity.kind = ConnectionKind::relay;
   identity.to = Rank(9);
   auto initiator = make_initiator(run_with_key(1), identity, Incarnation(), nonce(1), {});
-  auto acceptor =
-      make_acceptor(run_with_key(1), kListener, accept_all({}, text("ab")), nonce(2));
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all({}, text("ab")), nonce(2));
   talk(*initiator, *acceptor);
   ASSERT_EQ(acceptor->state(), State::done);
   EXPECT_EQ(acceptor->session().identity, identity);

@@ -80,8 +80,9 @@ void PathDialer::on_connected() {
 
 // `to` names the peer, for which the rank that relays takes the connection.
 void PathDialer::ask_relay() {
-  const ConnectionIdentity identity{ConnectionKind::relay, request_.self,      request_.peer,
-                                    request_.path,         request_.local_nic, request_.relay->via_nic};
+  const ConnectionIdentity identity{ConnectionKind::relay, request_.self,
+                                    request_.peer,         request_.path,
+                                    request_.local_nic,    request_.relay->via_nic};
   attempt_->io.emplace(std::move(connection_),
                        make_initiator(run_, identity, Incarnation(),
                                       request_.relay->nonces[on_control_ ? 1 : 0], {}));

@@ -51,7 +51,7 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
       options_(std::move(options)),
       reactor_(shared.reactor(), owner),
       loopback_queue_(shared.nic_queue("")),
-      relays_(reactor_, shared.scratch()) {
+      relays_({reactor_, shared.scratch(), options_.link.witness}) {
   Acceptor::Callbacks callbacks;
   callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
     return on_hello(identity, theirs);
@@ -164,16 +164,6 @@ std::vector<Rank> ProgressEngine::unreached() const {
     if (link != nullptr && !link->ready()) missing.push_back(link->peer());
   }
   return missing;
-}
-
-Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identity,
-                                                Incarnation theirs) {
-  if (identity.kind == ConnectionKind::relay) return on_relay_hello(identity);
-  const auto from = static_cast<size_t>(identity.from.value());
-  if (identity.to != self_ || identity.from == self_ || from >= links_.size()) {
-    return Status(Code::remote, "a connection meant for another rank");
-  }
-  return links_[from]->on_hello(identity, theirs);
 }
 
 void ProgressEngine::reserve_end(std::vector<std::byte> notice) {

@@ -218,11 +218,11 @@ class ProgressEngine final : private LinkHost {
   RelayPipes relays_;
   std::vector<std::vector<Rank>> hosts_;  // the ranks of each
   std::vector<size_t> host_of_;           // by rank; an index of hosts_
-  size_t unsent_links_ = 0;             // links that had unsent chunks after their last turn
-  NicSet drained_;                      // subset of nics_
-  TimeNs read_nics_at_ = kNever;        // set when they may have changed, or could not be read
-  ControlFrame last_frame_;             // to the peers, once this has halted
-  std::vector<std::byte> last_memory_;  // for its bytes
+  size_t unsent_links_ = 0;               // links that had unsent chunks after their last turn
+  NicSet drained_;                        // subset of nics_
+  TimeNs read_nics_at_ = kNever;          // set when they may have changed, or could not be read
+  ControlFrame last_frame_;               // to the peers, once this has halted
+  std::vector<std::byte> last_memory_;    // for its bytes
   TimeNs halted_at_ = kNever;
   bool end_told_ = false;
   TimeNs last_pass_end_ = 0;

@@ -27,10 +27,9 @@ constexpr size_t kBytesPerPass = 1024 * 1024;
 
 }  // namespace
 
-RelayPipe::RelayPipe(Reactor& reactor, std::span<std::byte> scratch, End near, End far,
-                     std::vector<std::byte> early, TimeNs now)
-    : reactor_(reactor),
-      scratch_(scratch),
+RelayPipe::RelayPipe(const RelayHost& host, End near, End far, std::vector<std::byte> early,
+                     TimeNs now)
+    : host_(host),
       sides_{Side(*this, std::move(near)), Side(*this, std::move(far))},
       connect_by_(now + kConnectBound),
       next_silence_look_(now + kSilenceInterval) {
@@ -66,14 +65,14 @@ void RelayPipe::settle(Side& side, TimeNs now) {
     side.queue.on_lost(std::exchange(side.outstanding, 0));
     return;
   }
-  const uint64_t left =
-      std::min(side.connection->info().unacknowledged_bytes, side.outstanding);
+  const uint64_t left = std::min(side.connection->info().unacknowledged_bytes, side.outstanding);
   side.queue.on_delivered(side.outstanding - left, left, now);
   side.outstanding = left;
 }
 
 // Returns false when no byte can be written now.
 bool RelayPipe::write(Side& side, std::span<const std::byte> bytes, TimeNs now) {
+  if (host_.witness != nullptr) host_.witness->on_relayed(bytes);
   const iovec slice{const_cast<std::byte*>(bytes.data()), bytes.size()};
   const IoResult result = side.connection->write(std::span(&slice, 1));
   if (result.kind == IoKind::progressed) {
@@ -104,9 +103,9 @@ void RelayPipe::move(Side& from, Side& to, TimeNs now) {
   size_t moved = 0;
   while (to.held.empty() && !to.connecting && !from.connecting && !from.ended &&
          moved < kBytesPerPass) {
-    const uint64_t most = to.broken ? scratch_.size() : room(to);
+    const uint64_t most = to.broken ? host_.scratch.size() : room(to);
     if (most == 0) return;
-    const iovec slice{scratch_.data(), std::min<size_t>(most, scratch_.size())};
+    const iovec slice{host_.scratch.data(), std::min<size_t>(most, host_.scratch.size())};
     const IoResult result = from.connection->read(std::span(&slice, 1));
     if (result.kind == IoKind::blocked || result.kind == IoKind::refused) {
       from.ended = from.broken;
@@ -115,7 +114,7 @@ void RelayPipe::move(Side& from, Side& to, TimeNs now) {
     from.ended = result.kind != IoKind::progressed;
     moved += result.bytes;
     if (from.ended || to.broken) continue;
-    (void)write(to, scratch_.first(result.bytes), now);
+    (void)write(to, host_.scratch.first(result.bytes), now);
     flush(to, now);
     settle(to, now);
   }
@@ -137,8 +136,8 @@ bool RelayPipe::is_served(const Side& side) const {
 void RelayPipe::check_end(TimeNs now) {
   if (!sides_[0].ended && !sides_[1].ended) return;
   if (ended_at_ == kNever) ended_at_ = now;
-  const bool served = (!sides_[0].ended || is_served(sides_[1])) &&
-                      (!sides_[1].ended || is_served(sides_[0]));
+  const bool served =
+      (!sides_[0].ended || is_served(sides_[1])) && (!sides_[1].ended || is_served(sides_[0]));
   over_ = served || now - ended_at_ >= kTailBound || mutated(Mutant::relay_tail);
 }
 
@@ -156,7 +155,7 @@ void RelayPipe::watch(Side& side, const Side& other) {
   const bool reads = !side.ended && other.held.empty() && !other.connecting && room(other) > 0;
   if (!reads && !side.connecting) return side.registration.reset();
   if (!side.registration) {
-    auto added = reactor_.add(side.connection->poll_id(), side, false);
+    auto added = host_.reactor.add(side.connection->poll_id(), side, false);
     if (!added.ok()) {
       over_ = true;
       return;
@@ -201,7 +200,8 @@ size_t RelayPipe::busy(const NicQueue& queue) const {
 void RelayPipe::check_invariants() const {
   for (const Side& side : sides_) {
     // One read may exceed the window by as much as it shrank meanwhile.
-    R2CCL_CHECK(side.held.size() <= std::max<size_t>(scratch_.size(), kHandshakePayloadBytesMax));
+    R2CCL_CHECK(side.held.size() <=
+                std::max<size_t>(host_.scratch.size(), kHandshakePayloadBytesMax));
     R2CCL_CHECK(!side.broken || side.held.empty());
   }
 }

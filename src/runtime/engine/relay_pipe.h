@@ -19,9 +19,17 @@
 #include "base/ids.h"
 #include "protocol/path/nic_queue.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/link/link_witness.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
+
+// The surroundings of all pipes of a rank.
+struct RelayHost {
+  Reactor& reactor;
+  std::span<std::byte> scratch;    // free while none of a pipe's functions runs
+  LinkWitness* witness = nullptr;  // none in production
+};
 
 class RelayPipe {
  public:
@@ -32,9 +40,8 @@ class RelayPipe {
     TimeNs min_rtt = 0;         // to it; 0: not known
   };
   // An established connection, and one that may still be connecting. `early`: the first bytes of
-  // `near`. `scratch`: memory that is free while none of the pipe's functions runs.
-  RelayPipe(Reactor& reactor, std::span<std::byte> scratch, End near, End far,
-            std::vector<std::byte> early, TimeNs now);
+  // `near`.
+  RelayPipe(const RelayHost& host, End near, End far, std::vector<std::byte> early, TimeNs now);
   ~RelayPipe();
   RelayPipe(const RelayPipe&) = delete;
   RelayPipe& operator=(const RelayPipe&) = delete;
@@ -72,8 +79,8 @@ class RelayPipe {
     std::vector<std::byte> held;  // read at the other side, and not yet written here
     uint64_t outstanding = 0;     // written here, and not acknowledged
     bool connecting = false;
-    bool ended = false;   // no byte comes from it any more
-    bool broken = false;  // no byte goes to it any more
+    bool ended = false;                  // no byte comes from it any more
+    bool broken = false;                 // no byte goes to it any more
     Reactor::Registration registration;  // last: ends before the connection
   };
 
@@ -88,8 +95,7 @@ class RelayPipe {
   void watch(Side& side, const Side& other);
   void check_silence(TimeNs now);
 
-  Reactor& reactor_;
-  const std::span<std::byte> scratch_;
+  const RelayHost host_;
   std::array<Side, 2> sides_;
   bool ready_ = true;
   bool over_ = false;

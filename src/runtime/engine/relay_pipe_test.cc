@@ -28,7 +28,8 @@ class RelayPipeTest : public testing::Test {
     auto far = std::make_unique<ScriptedConnection>(2);
     near_ = near.get();
     far_ = far.get();
-    pipe_.emplace(reactor_, scratch_, RelayPipe::End{Rank(0), std::move(near), &near_queue_, 0},
+    pipe_.emplace(RelayHost{reactor_, scratch_},
+                  RelayPipe::End{Rank(0), std::move(near), &near_queue_, 0},
                   RelayPipe::End{Rank(1), std::move(far), &far_queue_, 0}, std::move(early), now_);
     step();
   }

@@ -20,10 +20,9 @@ bool RelayPipes::serves(Rank rank) const {
 void RelayPipes::open(RelayPipe::End near, RelayPipe::End far, std::vector<std::byte> early,
                       TimeNs now) {
   R2CCL_CHECK(!full());
-  R2CCL_LOG(info, "relays a connection of rank %d to rank %d", near.rank.value(),
-            far.rank.value());
-  pipes_.push_back(std::make_unique<RelayPipe>(reactor_, scratch_, std::move(near), std::move(far),
-                                               std::move(early), now));
+  R2CCL_LOG(info, "relays a connection of rank %d to rank %d", near.rank.value(), far.rank.value());
+  pipes_.push_back(
+      std::make_unique<RelayPipe>(host_, std::move(near), std::move(far), std::move(early), now));
 }
 
 void RelayPipes::progress(TimeNs now) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "runtime/engine/relay_pipe.h"
@@ -12,8 +11,7 @@ namespace r2ccl {
 
 class RelayPipes {
  public:
-  RelayPipes(Reactor& reactor, std::span<std::byte> scratch)
-      : reactor_(reactor), scratch_(scratch) {}
+  explicit RelayPipes(const RelayHost& host) : host_(host) {}
 
   // Returns whether the rank relays as many connections as it may.
   bool full() const;
@@ -33,8 +31,7 @@ class RelayPipes {
   void check_invariants() const;
 
  private:
-  Reactor& reactor_;
-  const std::span<std::byte> scratch_;
+  const RelayHost host_;
   std::vector<std::unique_ptr<RelayPipe>> pipes_;
 };
 

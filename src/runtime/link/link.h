@@ -179,6 +179,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   std::span<const std::byte> take_state(const Path& path, TimeNs now);
 
   // LinkPaths::Events
+  bool said_goodbye() const override { return goodbye_.sent; }
   void send_ping(Path& path, TimeNs now) override { send_state(path, now, Ping::urgent); }
   void send_proof(Path& path, TimeNs now) override { sender_.send_proof(path, now); }
   void on_suspect(Path& path) override { sender_.on_suspect(path); }

@@ -39,7 +39,10 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   seek_relay(now);
   dial(now);
   if (!events_.peer_ended()) {
-    const auto end = liveness_.check(events_.peer_said_goodbye(), detector_.silence(now), now);
+    const bool relayed = slots_.back().path->spec.relay && shown().size() == slots_.size();
+    const auto end =
+        liveness_.check({events_.peer_said_goodbye(), relayed && events_.said_goodbye()},
+                        detector_.silence(now), now);
     if (end) events_.on_peer_gone(*end);
   }
   choose_standby();

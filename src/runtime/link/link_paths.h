@@ -77,6 +77,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     virtual void wake() = 0;
     virtual void on_peer_gone(const PeerLiveness::End& end) = 0;
     virtual bool peer_said_goodbye() const = 0;
+    virtual bool said_goodbye() const = 0;
     virtual bool peer_ended() const = 0;
   };
 

@@ -84,8 +84,7 @@ void LinkPaths::dial(TimeNs now) {
 // have left. A call shows whether the peer lives, and gives it this rank's address. No call needs a
 // relay: the peer seeks one itself.
 bool LinkPaths::may_dial(const Path& path) const {
-  return opens() ||
-         (!path.spec.relay && (liveness_.all_down() || events_.peer_said_goodbye()));
+  return opens() || (!path.spec.relay && (liveness_.all_down() || events_.peer_said_goodbye()));
 }
 
 bool LinkPaths::is_first_dial(const Path& path) const {

@@ -38,7 +38,8 @@ void LinkPaths::choose_standby() {
     return !yields(path) && !path->control_only && path->state.usable();
   });
   for (Path* path : all()) {
-    path->standby = yields(path) && others && !(path->spec.relay && mutated(Mutant::relay_preferred));
+    path->standby =
+        yields(path) && others && !(path->spec.relay && mutated(Mutant::relay_preferred));
   }
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "base/limits.h"
 #include "sim/fabric/random.h"
@@ -350,14 +349,16 @@ bool cuts(FaultKind kind) {
 }
 
 // Each rail is lost at one of the two hosts, and each of them keeps one. A fault that would cut
-// more off becomes a lost connection.
+// more off becomes a lost connection. So does a changed byte: its reader cannot excuse the NICs
+// while its link to the localising rank has no path yet.
 void lose_rails(ScenarioRandom random, Scenario& s) {
   if (s.seed <= kSeedsWithRails) return;
   static constexpr std::array kKinds = {FaultKind::down, FaultKind::pull, FaultKind::hole,
                                         FaultKind::hole_tx, FaultKind::hole_rx};
   s.cutoff = 10 * kSecond;
   for (FaultSpec& fault : s.faults) {
-    if (cuts(fault.kind)) fault.kind = random.chance(50) ? FaultKind::reset : FaultKind::cut;
+    if (cuts(fault.kind) || of_bytes(fault.kind))
+      fault.kind = random.chance(50) ? FaultKind::reset : FaultKind::cut;
   }
   const TimeNs span = guess_duration(s);
   const int first = random.between(0, 1);
@@ -477,36 +478,6 @@ PlanCosts Scenario::plan_costs() const {
     each->hop_ns = each->leader_hop_ns = static_cast<uint64_t>(plan_hop);
   }
   return costs;
-}
-
-std::string describe(const Scenario& s) {
-  char text[256];
-  std::snprintf(text, sizeof(text),
-                "%d hosts x %d NICs of %.1f MB/s, %.0f us, %d communicators, depth %d, %zu "
-                "operations, %zu faults%s%s%s, plans for %d ranks a host",
-                s.hosts, s.nics, static_cast<double>(s.rate_bytes_per_s) / 1e6,
-                static_cast<double>(s.latency) / 1e3, s.communicators, s.depth, s.operations.size(),
-                s.faults.size(), s.management ? "" : ", no management NIC",
-                s.damping ? "" : ", no damping", s.nics_write ? ", NICs write" : "",
-                s.plan_host_ranks);
-  return text;
-}
-
-std::string describe(const OperationSpec& o) {
-  char text[128];
-  std::snprintf(text, sizeof(text), "%s of %llu %s (%s)%s on communicator %d", to_string(o.kind),
-                static_cast<unsigned long long>(o.count), to_string(o.type), to_string(o.op),
-                o.in_place ? " in place" : "", o.communicator);
-  return text;
-}
-
-std::string describe(const FaultSpec& f) {
-  char text[160];
-  std::snprintf(text, sizeof(text), "%s h%d nic%d (h%d), amount %llu, for %.1f ms%s",
-                to_string(f.kind), f.host, f.nic, f.other_host,
-                static_cast<unsigned long long>(f.amount), to_ms(f.duration),
-                f.when_busy ? ", when busy" : "");
-  return text;
 }
 
 }  // namespace r2ccl::sim
