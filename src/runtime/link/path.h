@@ -112,7 +112,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   }
   void copy_remainder(ChannelId channel);
   // Returns whether the connection may read a payload of so many bytes after the frame is written.
-  bool sends_in_place(size_t bytes) const { return data_ && data_->sends_in_place(bytes); }
+  // A rank that relays reads every byte, also of a copy that the peer would skip.
+  bool sends_in_place(size_t bytes) const {
+    return data_ && !spec.relay && data_->sends_in_place(bytes);
+  }
   // After this the connection reads no payload that was sent before.
   void release_payloads() {
     if (data_) data_->release();
