@@ -48,7 +48,11 @@ class ScriptedConnection final : public Connection {
   void hold_acknowledgements() { acknowledges_ = false; }
   void acknowledge(uint64_t bytes) { unacknowledged_ -= std::min(bytes, unacknowledged_); }
 
-  ConnectionInfo info() const override { return {.unacknowledged_bytes = unacknowledged_}; }
+  ConnectionInfo info() const override {
+    ConnectionInfo info;
+    info.unacknowledged_bytes = unacknowledged_;
+    return info;
+  }
   Endpoint remote() const override { return {}; }
   int poll_id() const override { return poll_id_; }
 

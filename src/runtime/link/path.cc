@@ -125,12 +125,13 @@ void Path::fence() {
   if (!mutated(Mutant::no_fence)) data_->fence();
 }
 
+// The kernel that acknowledges the bytes of a relay path is not the peer's.
 TimeNs Path::data_unanswered() const {
-  return data_ == nullptr ? kNever : data_->info().unanswered_ns;
+  return data_ == nullptr || spec.relay ? kNever : data_->info().unanswered_ns;
 }
 
 TimeNs Path::control_unanswered() const {
-  return control_ == nullptr ? kNever : control_->connection().info().unanswered_ns;
+  return control_ == nullptr || spec.relay ? kNever : control_->connection().info().unanswered_ns;
 }
 
 void Path::halt() noexcept {
