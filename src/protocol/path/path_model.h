@@ -61,8 +61,8 @@ class PathModel {
 
   // Starts a fresh connection with nothing outstanding. Keeps the rate of earlier connections.
   void reset();
-  // Takes this rate for that of a path whose medium is known, until the path has shown its own. Such
-  // a path needs no slow start. Must follow each reset().
+  // Takes this rate for that of a path whose medium is known, until the path has shown its own.
+  // Such a path needs no slow start. Must follow each reset().
   void expect(double bytes_per_ns);
 
   // `nic_time`: time of all bytes outstanding through the NIC, this transmission included.
