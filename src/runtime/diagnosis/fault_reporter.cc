@@ -63,13 +63,13 @@ NicName FaultReporter::name_of(Rank rank, NicId nic) const {
 }
 
 void FaultReporter::on_path_event(const PathEvent& event) {
-  // Report bad bytes in any phase: the other end may have used a path that this end was still
-  // validating, and this report excuses it.
+  // Report bad bytes in any phase, and from standby: the other end may have used a path that this
+  // end was still validating, or that it no longer drains. This report excuses the path.
   const bool of_bytes = event.cause == DownCause::corrupted || event.cause == DownCause::protocol;
   const bool used = event.from == PathPhase::up || event.from == PathPhase::suspect;
-  const bool lost =
-      event.to == PathPhase::down && event.cause != DownCause::closing && (used || of_bytes);
-  if (!lost || event.planned || event.aftermath || event.local_nic == kNoNic) return;
+  const bool fault = used && !event.planned && !event.aftermath;
+  const bool lost = event.to == PathPhase::down && event.cause != DownCause::closing;
+  if (!lost || !(fault || of_bytes) || event.local_nic == kNoNic) return;
   losses_.hurry();
   Observation o;
   o.observer = engine_.self();

@@ -51,6 +51,21 @@ TEST(FaultReporter, RanksWithoutDescriptorsAccuseNoInnocent) {
   EXPECT_EQ(verdicts[0].faulty, (NicName{1, "nic0"}));
 }
 
+// Changes a bit of the next frame on each connection of this path, towards that NIC.
+void tamper_towards(Cluster& cluster, const SimNic& near, const SimNic& far) {
+  const Tamper tamper;
+  for (const FlowInfo& flow : cluster.fabric().flows()) {
+    const bool connects = flow.from == &far && flow.to == &near;
+    if (!connects && (flow.from != &near || flow.to != &far)) continue;
+    cluster.fabric().tamper(flow.id, connects ? 0 : 1, tamper);
+  }
+}
+
+bool lost_a_path(Cluster& cluster, int rank) {
+  return std::ranges::any_of(cluster.node(rank).events,
+                             [](const PathEvent& event) { return event.to == PathPhase::down; });
+}
+
 // Ranks 1 and 3 lose a path, because rank 1 reads a frame that was changed. Then ranks 0 and 1
 // leave. Rank 0 has localised until then; rank 1 does not repeat to another rank that the bytes
 // were wrong.
@@ -60,16 +75,9 @@ class LeavingAfterTampering {
 
   void lose_the_path() {
     ASSERT_TRUE(cluster_.connect());
-    const SimNic* near = &cluster_.nic(1, 1);
-    const SimNic* far = &cluster_.nic(3, 1);
-    const Tamper tamper;
-    for (const FlowInfo& flow : cluster_.fabric().flows()) {
-      const bool connects = flow.from == far && flow.to == near;
-      if (!connects && (flow.from != near || flow.to != far)) continue;
-      cluster_.fabric().tamper(flow.id, connects ? 0 : 1, tamper);
-    }
-    ASSERT_TRUE(cluster_.world().run_until([&] { return lost(1) && lost(3); },
-                                           cluster_.now() + 5 * kSecond));
+    tamper_towards(cluster_, cluster_.nic(1, 1), cluster_.nic(3, 1));
+    const auto lost = [this] { return lost_a_path(cluster_, 1) && lost_a_path(cluster_, 3); };
+    ASSERT_TRUE(cluster_.world().run_until(lost, cluster_.now() + 5 * kSecond));
     cluster_.world().run_for(20 * kMillisecond);
   }
   // Returns how many verdicts the ranks that stay hold in the end.
@@ -87,10 +95,6 @@ class LeavingAfterTampering {
     options.hosts = 4;
     return options;
   }
-  bool lost(int rank) {
-    return std::ranges::any_of(cluster_.node(rank).events,
-                               [](const PathEvent& event) { return event.to == PathPhase::down; });
-  }
   size_t verdicts(int rank) { return cluster_.node(rank).fault_reporter().verdicts().size(); }
 
   Cluster cluster_;
@@ -101,6 +105,31 @@ TEST(FaultReporter, RanksThatLeaveAfterAFrameWasChangedAccuseNoNic) {
     LeavingAfterTampering ranks;
     ASSERT_NO_FATAL_FAILURE(ranks.lose_the_path());
     EXPECT_EQ(ranks.leave(later * kMicrosecond), 0u) << later << " us later";
+  }
+}
+
+// Rank 1 ends the drain of its nic1 just when rank 2 has read a changed frame there: for rank 2 the
+// path is still on standby, for rank 1 it is in use.
+TEST(FaultReporter, AChangedFrameOnAPathThatOneEndHasOnStandbyAccusesNoNic) {
+  ClusterOptions options;
+  options.hosts = 3;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  ProgressEngine& drained = cluster.node(1).engine();
+  drained.set_drained(NicId(1), true);
+  cluster.wake_all();
+  cluster.world().run_for(100 * kMillisecond);
+  ASSERT_TRUE(cluster.node(2).engine().tally_drain(Rank(1), "nic1").out_of_service());
+  tamper_towards(cluster, cluster.nic(2, 1), cluster.nic(1, 1));
+  ASSERT_TRUE(cluster.world().run_until([&] { return lost_a_path(cluster, 2); },
+                                        cluster.now() + 5 * kSecond));
+  ASSERT_FALSE(lost_a_path(cluster, 1));
+  drained.set_drained(NicId(1), false);
+  cluster.wake_all();
+  cluster.world().run_for(4 * kSecond);
+  EXPECT_TRUE(lost_a_path(cluster, 1));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(cluster.node(rank).fault_reporter().verdicts().empty()) << rank;
   }
 }
 
