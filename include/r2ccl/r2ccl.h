@@ -344,7 +344,7 @@ typedef enum {
   r2cclPathUp = 2,
   r2cclPathSuspect = 3, /* overdue: carries nothing new but probes */
   r2cclPathDrained = 4, /* at rest, because a NIC at one of its ends is out of service */
-  r2cclPathStandby = 5  /* the path over lo while shared memory is up */
+  r2cclPathStandby = 5  /* the path over lo, or through a third rank, while another path is up */
 } r2cclPathState_t;
 
 /* A path to another rank, as this rank sees it. Counters start at 0 with the communicator and only
@@ -358,10 +358,12 @@ typedef struct {
   int peer;                              /* the other rank */
   r2cclPathState_t state;                /* the present one */
   char nic[R2CCL_NIC_NAME_BYTES];        /* this end's NIC; "shm" (shared memory) or "lo" within a
-                                            host; "oob": control only, over the management network */
+                                            host; "oob": control only, over the management network;
+                                            "relay": through a third rank */
   char peer_nic[R2CCL_NIC_NAME_BYTES];   /* the other end's, or as nic */
   char peer_host[R2CCL_HOST_NAME_BYTES]; /* the other rank's host */
-  char remote[R2CCL_ENDPOINT_BYTES];     /* the other end's address and port */
+  char remote[R2CCL_ENDPOINT_BYTES];     /* the other end's address and port; of a relay path those
+                                            of the rank that relays */
   uint64_t state_ns;                     /* time since the state began */
   uint64_t incarnation;                  /* grows with each connection; 0: never connected */
   uint64_t rate;                         /* measured delivery rate, bytes/s; 0: not measured yet */
@@ -382,10 +384,12 @@ typedef struct {
 
 /* Fills paths with the paths of this rank, by peer. The caller sets *count to the room in paths,
  * and the call sets it to the number of all paths, also when that is more; then it fills only the
- * first ones. The number never changes. paths may be NULL to ask for it. A rank of the same host
- * has two paths: shared memory, and lo on standby. The caller sets paths[0].size; the call sets
- * that of every element. Any thread may call this any time, also after the communicator has failed;
- * it takes microseconds, and does not wait for the network. */
+ * first ones. paths may be NULL to ask for it. A rank of the same host has two paths: shared
+ * memory, and lo on standby. To a rank of another host there is one more once a third rank has
+ * relayed, the last one to this rank, and it stays in the list; otherwise the number never changes.
+ * The caller sets paths[0].size; the call sets that of every element. Any thread may call this any
+ * time, also after the communicator has failed; it takes microseconds, and does not wait for the
+ * network. */
 R2CCL_API r2cclResult_t r2cclCommGetPaths(r2cclComm_t comm, r2cclPathInfo_t* paths, size_t* count);
 
 /* Names the component that a verdict is about. Later versions may add values. */

@@ -79,8 +79,8 @@ inline constexpr TimeNs kWindowDuration = 4 * kMillisecond;
 // Pause threshold: a rank that did not run for longer than this compensates its timers for the
 // pause.
 inline constexpr TimeNs kPauseThreshold = 3 * kMillisecond;
-// Paths of one link: NIC pairs plus the out-of-band control stream.
-inline constexpr size_t kPathsMax = 65;
+// Paths of one link: NIC pairs, the out-of-band control stream and the relay path.
+inline constexpr size_t kPathsMax = 66;
 // NICs one rank may advertise.
 inline constexpr size_t kNicsMax = 64;
 
@@ -112,6 +112,8 @@ inline constexpr size_t kPendingHandshakesMax = 256;
 // the processes of both ranks several times; so many keep a rank busy while each of its peers waits
 // for a processor.
 inline constexpr size_t kFirstDialsMax = 64;
+// Connections that a rank relays at a time. Each takes two descriptors, and a path two connections.
+inline constexpr size_t kRelayPipesMax = 128;
 inline constexpr TimeNs kHandshakeAgeMax = 5 * kSecond;
 inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 

@@ -70,6 +70,11 @@ namespace r2ccl {
   X(view_send_once, "a message about a view is not sent again")                                   \
   X(view_undamped, "a NIC that flaps changes the view as soon as one that does not")              \
   X(view_rate_any, "a NIC counts as slow when all NICs of the host are")                          \
+  X(relay_never, "no rank relays")                                                                \
+  X(relay_tail, "a pipe ends without the bytes that it still holds")                              \
+  X(relay_unbounded, "a pipe gives its NIC as much as the kernel takes")                          \
+  X(relay_preferred, "the relay path carries on when an ordinary path has returned")              \
+  X(relay_blamed, "a relay path that ends is a fault of this host's network")                     \
   X(tune_margin_cap, "a path's own error gives it time without bound")                            \
   X(tune_margin_error, "the loss timeout margin ignores the error of the predictions")            \
   X(tune_margin_window, "the margin has no time for a smallest window ahead")                     \

@@ -54,7 +54,7 @@ struct PathInfo {
 };
 
 // By peer, and in the order of the link's paths. The list has the same paths for the whole life of
-// the rank.
+// the rank, but for relay paths: each joins it at its first connection.
 std::vector<PathInfo> path_infos(RankRuntime& rank);
 // Returns the name of the NIC at the peer's end.
 std::string peer_nic_of(RankRuntime& rank, Rank peer, const Path& path);

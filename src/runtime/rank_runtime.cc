@@ -229,14 +229,17 @@ bool RankRuntime::goodbye_done() const {
     const Link* link = engine_.link(Rank(peer));
     if (link != nullptr && !link->goodbye_done()) return false;
   }
-  return true;
+  // Others may still say goodbye to each other through this rank.
+  return engine_.relays().empty();
 }
 
 std::vector<Rank> RankRuntime::goodbyes_missing() const {
   std::vector<Rank> missing;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     const Link* link = engine_.link(Rank(peer));
-    if (link != nullptr && !link->goodbye_done()) missing.emplace_back(peer);
+    if (link != nullptr && (!link->goodbye_done() || engine_.relays().serves(Rank(peer)))) {
+      missing.emplace_back(peer);
+    }
   }
   return missing;
 }

@@ -125,7 +125,7 @@ void RankStatus::add_links(RankSummary& summary) {
     summary.hedged += link->hedged_bytes();
     summary.retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
-      if (path->spec.control_only || path->stands_by()) continue;
+      if (path->spec.control_only || path->spec.relay || path->stands_by()) continue;
       const NicId nic = path->spec.local_nic;
       RankSummary::Line& within_host = path->spec.is_shm() ? shm : loopback;
       add_path(nic == kNoNic ? within_host : summary.nics[nic.value()], *path);

@@ -44,7 +44,15 @@ class ScriptedConnection final : public Connection {
 
   ConnectState connect_state() override { return ConnectState::established; }
   int connect_error() const override { return 0; }
-  ConnectionInfo info() const override { return {}; }
+  // Counts written bytes as unacknowledged from now on, up to acknowledge().
+  void hold_acknowledgements() { acknowledges_ = false; }
+  void acknowledge(uint64_t bytes) { unacknowledged_ -= std::min(bytes, unacknowledged_); }
+
+  ConnectionInfo info() const override {
+    ConnectionInfo info;
+    info.unacknowledged_bytes = unacknowledged_;
+    return info;
+  }
   Endpoint remote() const override { return {}; }
   int poll_id() const override { return poll_id_; }
 
@@ -94,6 +102,7 @@ class ScriptedConnection final : public Connection {
       written_.insert(written_.end(), from, from + part);
       moved += part;
     }
+    unacknowledged_ += acknowledges_ ? 0 : moved;
     return moved == 0 ? IoResult{IoKind::blocked, 0, 0} : IoResult{IoKind::progressed, moved, 0};
   }
 
@@ -105,6 +114,8 @@ class ScriptedConnection final : public Connection {
   int write_error_ = 0;
   int read_refusal_ = 0;
   Bytes written_;
+  uint64_t unacknowledged_ = 0;
+  bool acknowledges_ = true;
   size_t reads_ = 0;
   size_t sends_ = 0;
   bool stays_ = false;

@@ -360,6 +360,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   NicQueue& queue(NicId) override { return queue_; }
   DialGate& dial_gate(NicId, bool) override { return gate_; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
+  std::optional<RelayRoute> relay_route(Rank, size_t) const override { return std::nullopt; }
   void wake(Rank) override {}
   void on_goodbye(Rank) override {}
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }

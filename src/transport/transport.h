@@ -71,6 +71,8 @@ struct PacketCounts {
 struct ConnectionInfo {
   TimeNs smoothed_rtt_ns = 0;  // 0 when not known
   uint64_t unsent_bytes = 0;   // accepted by write() but not yet passed to the wire
+  // Bytes accepted by write() that the peer's kernel has not acknowledged; 0 when not known.
+  uint64_t unacknowledged_bytes = 0;
   PacketCounts packets;
   // Bytes that the peer's kernel has acknowledged, and the time in which some were on their way; 0
   // when not known.

@@ -290,6 +290,10 @@ void write_handshakes(Seeds& seeds) {
   run.key = LockedBytes::copy_of(key);
   const auto peer = make_initiator(run, {}, Incarnation(), nonce, {});
   seeds.write("handshake", "hello_to_acceptor", with({2, 40}, peer->output()));
+  const ConnectionIdentity relayed{ConnectionKind::relay, Rank(0),  Rank(1),
+                                   PathId(0xfefc),        NicId(1), NicId(0)};
+  const auto behind = make_initiator(run, relayed, Incarnation(), nonce, {});
+  seeds.write("handshake", "hello_to_relay", with({2, 60}, behind->output()));
   JobIdentity job;
   const auto rank = make_rendezvous_initiator(job, Rank(0), nonce);
   seeds.write("handshake", "hello_to_rendezvous", with({6, 40}, rank->output()));

@@ -132,6 +132,7 @@ Status read_cluster(Table& in, Scenario& s) {
   s.plan_hop = in.time("plan_hop_us", s.plan_hop, 1e3);
   s.data_at_start = in.flag("data_at_start", s.data_at_start);
   s.damping = in.flag("damping", s.damping);
+  s.cutoff = in.time("cutoff_ms", s.cutoff);
   s.communicators =
       static_cast<int>(in.integer("communicators", s.communicators, 1, kCommunicatorsMax));
   s.depth = static_cast<int>(in.integer("depth", s.depth, 1, kDepthMax));
@@ -320,9 +321,10 @@ std::string to_toml(const Scenario& s) {
       << "\ninitial_window_bytes = " << s.initial_window_bytes << std::boolalpha
       << "\nmanagement = " << s.management << "\nplan_host_ranks = " << s.plan_host_ranks
       << "\nplan_hop_us = " << decimal(s.plan_hop, 1e3) << "\ndata_at_start = " << s.data_at_start
-      << "\ndamping = " << s.damping << "\ncommunicators = " << s.communicators
-      << "\ndepth = " << s.depth << "\nthink_max_ms = " << decimal(s.think_max, 1e6)
-      << "\nleave_early = " << s.leave_early << "\nnics_write = " << s.nics_write << '\n';
+      << "\ndamping = " << s.damping << "\ncutoff_ms = " << decimal(s.cutoff, 1e6)
+      << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
+      << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early
+      << "\nnics_write = " << s.nics_write << '\n';
   for (size_t i = 0; i < s.operations.size();) {
     size_t same = 1;
     while (same < size_t{kRepeatMax} && i + same < s.operations.size() &&

@@ -66,9 +66,9 @@ TimeNs FailureDetector::control_overdue_at(const PathEnd& path) {
 TimeNs FailureDetector::data_overdue_at(const PathEnd& path) {
   if (path.model.outstanding().empty() || path.abandoned()) return kNever;
   const Transmission& oldest = path.model.outstanding().front();
-  R2CCL_CHECK(path.queue.outstanding() >= path.model.bytes_outstanding());
-  const uint64_t others = path.queue.outstanding() - path.model.bytes_outstanding();
-  const TimeNs shared = path.queue.time_of(others + oldest.ahead);
+  R2CCL_CHECK(path.queue().outstanding() >= path.model.bytes_outstanding());
+  const uint64_t others = path.queue().outstanding() - path.model.bytes_outstanding();
+  const TimeNs shared = path.queue().time_of(others + oldest.ahead);
   return oldest.expected_at + std::max<TimeNs>(shared - oldest.wire_time, 0);
 }
 

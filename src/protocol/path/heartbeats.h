@@ -45,7 +45,7 @@ class Heartbeats {
   const std::vector<PathEnd*>& take(const Now& now);
   TimeNs next_at() const { return next_at_; }
 
-  // Returns the time in which an idle link checks each of its streams once.
+  // Returns a time in which an idle link checks each of its streams once.
   TimeNs period() const;
 
   void check_invariants() const;

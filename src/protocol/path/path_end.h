@@ -19,14 +19,13 @@ class PathEnd {
  public:
   // `nic_queue`: of its NIC at this end; must outlive the path.
   PathEnd(size_t place, bool carries_no_chunks, const NicQueue& nic_queue)
-      : index(place), control_only(carries_no_chunks), queue(nic_queue) {}
+      : index(place), control_only(carries_no_chunks), queue_(&nic_queue) {}
   virtual ~PathEnd() = default;
   PathEnd(const PathEnd&) = delete;
   PathEnd& operator=(const PathEnd&) = delete;
 
   const size_t index;       // its place among the paths of its link
   const bool control_only;  // the out-of-band path: carries control frames, never chunks
-  const NicQueue& queue;
   PathState state;
   PathModel model;
   BusyRate busy_rate;  // of its data connection
@@ -37,6 +36,8 @@ class PathEnd {
   bool data_passes = false;         // full-size frames have passed both ways on its data connection
   bool standby = false;  // drained or a fallback, and its link has another path: no new chunks
 
+  // Returns the account of the NIC by which its bytes leave.
+  const NicQueue& queue() const { return *queue_; }
   // Returns whether the path may get new chunks.
   bool carries() const { return state.usable() && data_passes && !standby; }
   // Returns whether its control stream takes a frame now.
@@ -56,6 +57,13 @@ class PathEnd {
   bool good_control() const {
     return control_writable() && !broken && !control_only && state.usable() && !standby;
   }
+
+ protected:
+  // Legal while nothing is outstanding.
+  void leave_by(const NicQueue& nic_queue) { queue_ = &nic_queue; }
+
+ private:
+  const NicQueue* queue_;
 };
 
 }  // namespace r2ccl

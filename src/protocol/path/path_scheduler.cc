@@ -233,7 +233,7 @@ uint32_t PathScheduler::chunk_bytes(uint64_t message_bytes, size_t messages, Tim
 uint64_t PathScheduler::chunk_bytes_of_shared_nics() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {
-    if (path->carries()) fastest = std::max(fastest, path->queue.bytes_per_ns());
+    if (path->carries()) fastest = std::max(fastest, path->queue().bytes_per_ns());
   }
   const double bytes = fastest * static_cast<double>(limits::kChunkDuration);
   return std::min(static_cast<uint64_t>(bytes), limits::kWindowBytesMin);

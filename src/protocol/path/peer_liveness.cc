@@ -42,10 +42,11 @@ void PeerLiveness::compensate_idle(TimeNs duration, TimeNs now) {
   }
 }
 
-std::optional<PeerLiveness::End> PeerLiveness::check(bool goodbye, TimeNs silence,
+std::optional<PeerLiveness::End> PeerLiveness::check(const Goodbye& goodbye, TimeNs silence,
                                                      TimeNs now) const {
   const TimeNs down = all_down_since_ == 0 ? 0 : now - all_down_since_;
-  if (goodbye && (evidence_.refusals() > 0 || down >= kLeftAfter)) {
+  const TimeNs away = goodbye.relayed ? std::max(down, silence) : down;
+  if (goodbye.heard && (evidence_.refusals() > 0 || away >= kLeftAfter)) {
     return End{PeerEnd::goodbye, "the peer left in order"};
   }
   if (evidence_.proves_death()) return End{PeerEnd::dead, "its kernel refuses new connections"};

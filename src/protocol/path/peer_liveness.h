@@ -49,9 +49,13 @@ class PeerLiveness {
     PeerEnd end;
     std::string why;
   };
-  // Returns how the peer ended, once it has. `goodbye`: it said goodbye. `silence`: of the whole
-  // peer, by the failure detector.
-  std::optional<End> check(bool goodbye, TimeNs silence, TimeNs now) const;
+  struct Goodbye {
+    bool heard = false;  // the peer said goodbye
+    // Both ends did, and a third rank relayed: this end may get no answer of the peer's kernel.
+    bool relayed = false;
+  };
+  // Returns how the peer ended, once it has. `silence`: of the whole peer, by the failure detector.
+  std::optional<End> check(const Goodbye& goodbye, TimeNs silence, TimeNs now) const;
   // Returns the time at which check() is due again if nothing happens before.
   TimeNs next_timeout(TimeNs now) const;
 

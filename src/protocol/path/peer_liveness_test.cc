@@ -65,7 +65,7 @@ class PeerLivenessTest : public testing::Test {
         silence_ = static_cast<TimeNs>(step.value) * kSecond;
         return;
       case Event::check: {
-        const auto end = liveness_.check(goodbye_, silence_, now);
+        const auto end = liveness_.check({goodbye_, relayed_}, silence_, now);
         EXPECT_EQ(end ? std::optional(end->end) : std::nullopt, step.end)
             << "at " << step.at_ms << " ms";
         return;
@@ -82,6 +82,7 @@ class PeerLivenessTest : public testing::Test {
 
   PeerLiveness liveness_{3, kCutoff};
   bool goodbye_ = false;
+  bool relayed_ = false;
   TimeNs silence_ = 0;
 };
 
@@ -125,6 +126,19 @@ TEST_F(PeerLivenessTest, AHostIsCutOffWhenThePeerIsSilentForTheBound) {
       {0, Event::silent_s, 30},
       {0, Event::check, 0, PeerEnd::cut_off},
   });
+}
+
+// A stop of the peer ends no link, but where the peer's kernel cannot say whether it has left.
+TEST_F(PeerLivenessTest, APeerOfARelayedLinkHasLeftWhenItIsSilentAfterBothGoodbyes) {
+  const std::vector<Step> silent = {
+      {0, Event::goodbye}, {0, Event::silent_s, 4}, {0, Event::check}, {0, Event::silent_s, 5}};
+  play(silent);
+  play({{0, Event::check}});
+  relayed_ = true;
+  play({{0, Event::check, 0, PeerEnd::goodbye}});
+  play({{0, Event::silent_s, 4}, {0, Event::check}});
+  goodbye_ = false;
+  play({{0, Event::silent_s, 29}, {0, Event::check}});
 }
 
 TEST_F(PeerLivenessTest, OnlyALongPauseOfThisProcessPutsOffTheCutOff) {

@@ -52,6 +52,8 @@ enum class ConnectionKind : uint8_t {
   rendezvous = 3,
   call = 4,  // the HELLO's payload is the whole message
   join = 5,  // the other connection of the incarnation that its HELLO names
+  // The acceptor passes the bytes on, both ways, to and from the rank that `to` names.
+  relay = 6,
 };
 
 // The rank number of the rendezvous in handshakes; it is no rank.
@@ -76,7 +78,7 @@ struct RunIdentity {
 struct ConnectionIdentity {
   ConnectionKind kind = ConnectionKind::data;
   Rank from;  // the initiator
-  Rank to;    // the acceptor
+  Rank to;    // the acceptor; in a relay's HELLO the rank behind it
   PathId path;
   NicId from_nic = kNoNic;  // the initiator's NIC of the path
   NicId to_nic = kNoNic;    // the acceptor's NIC, whose listener takes the connection

@@ -130,6 +130,7 @@ bool is_known(ConnectionKind kind) {
     case ConnectionKind::rendezvous:
     case ConnectionKind::call:
     case ConnectionKind::join:
+    case ConnectionKind::relay:
       return true;
   }
   return false;

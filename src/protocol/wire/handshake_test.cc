@@ -136,7 +136,7 @@ TEST(Handshake, AConnectionThatJoinsTakesNoOtherIncarnation) {
 }
 
 TEST(Handshake, RefusesAnUnknownKindOfConnection) {
-  for (const int kind : {0, 99, 255}) {
+  for (const int kind : {0, 7, 99, 255}) {
     ConnectionIdentity unknown = kIdentity;
     unknown.kind = static_cast<ConnectionKind>(kind);
     auto initiator = make_initiator(run_with_key(1), unknown, Incarnation(4), nonce(1), {});
@@ -423,6 +423,18 @@ TEST(Handshake, RefusesAPeerThatClaimsToBeThisRank) {
   auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   talk(*initiator, *acceptor);
   EXPECT_EQ(acceptor->state(), State::failed);
+}
+
+TEST(Handshake, TellsARelayWhichRankIsBehindIt) {
+  ConnectionIdentity identity = kIdentity;
+  identity.kind = ConnectionKind::relay;
+  identity.to = Rank(9);
+  auto initiator = make_initiator(run_with_key(1), identity, Incarnation(), nonce(1), {});
+  auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all({}, text("ab")), nonce(2));
+  talk(*initiator, *acceptor);
+  ASSERT_EQ(acceptor->state(), State::done);
+  EXPECT_EQ(acceptor->session().identity, identity);
+  EXPECT_EQ(initiator->session().peer_payload, text("ab"));
 }
 
 TEST(Handshake, CarriesTheLargestPayloadAndRefusesOneByteMore) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 
@@ -14,6 +15,7 @@ void PathDialer::start(DialRequest request,
   request_ = std::move(request);
   attempt_ = std::make_unique<Attempt>(Attempt{nonces, {}, {}});
   on_control_ = request_.opens == DialOpens::control;
+  asks_relay_ = false;
   answered_ = false;
   started_at_ = now;
   const TimeNs answered_by = now + request_.answered_within;
@@ -84,33 +86,76 @@ ConnectionKind PathDialer::kind() const {
 void PathDialer::on_connected() {
   answered_ = true;
   if (request_.probe_only) return told();
+  request_.relay ? ask_relay() : shake(request_.remote_nic);
+  stage_ = Stage::shaking;  // not before: the lines above may run out of memory
+  deadline_ = done_by_;
+}
+
+// `to` names the peer, for which the rank that relays takes the connection.
+void PathDialer::ask_relay() {
+  const ConnectionIdentity identity{ConnectionKind::relay, request_.self,
+                                    request_.peer,         request_.path,
+                                    request_.local_nic,    request_.relay->via_nic};
+  attempt_->io.emplace(std::move(connection_),
+                       make_initiator(run_, identity, Incarnation(),
+                                      request_.relay->nonces[on_control_ ? 1 : 0], {}));
+  asks_relay_ = true;
+}
+
+// Goes on with the handshake with the peer, on the same connection. Returns false when the rank
+// does not relay.
+bool PathDialer::on_relayed(EstablishedConnection established) {
+  asks_relay_ = false;
+  ByteReader reply(established.session.peer_payload);
+  const NicId nic(reply.get<uint16_t>());
+  const std::string via = "rank " + std::to_string(request_.relay->via.value());
+  if (reply.bad() || !established.leftover.empty()) {
+    fail(EPROTO, via + " relays in a way that this version does not know");
+    return false;
+  }
+  if (nic == kNoNic) {
+    fail(EHOSTUNREACH, via + " does not reach it either");
+    return false;
+  }
+  connection_ = std::move(established.connection);
+  shake(nic);
+  return true;
+}
+
+void PathDialer::shake(NicId remote_nic) {
   ConnectionIdentity identity;
   identity.kind = kind();
   identity.from = request_.self;
   identity.to = request_.peer;
   identity.path = request_.path;
   identity.from_nic = request_.local_nic;
-  identity.to_nic = request_.remote_nic;
+  identity.to_nic = remote_nic;
   // The control stream names the incarnation that it joins.
   const auto& data = attempt_->dialed.data;
   const Incarnation last = data ? data->session.incarnation : request_.last_used;
   const auto& nonce = attempt_->nonces[on_control_ ? 1 : 0];
   attempt_->io.emplace(std::move(connection_),
                        make_initiator(run_, identity, last, nonce, request_.call));
-  stage_ = Stage::shaking;  // not before: the lines above may run out of memory
-  deadline_ = done_by_;
 }
 
 void PathDialer::pump() {
   std::optional<HandshakeIo>& io = attempt_->io;
-  switch (io->pump()) {
-    case HandshakeIo::Progress::running:
-      return registration_.want_write(io->wants_write());
-    case HandshakeIo::Progress::failed:
-      return fail(EPROTO, io->error().message());
-    case HandshakeIo::Progress::done:
-      break;
+  while (true) {
+    switch (io->pump()) {
+      case HandshakeIo::Progress::running:
+        return registration_.want_write(io->wants_write());
+      case HandshakeIo::Progress::failed:
+        return fail(EPROTO, io->error().message());
+      case HandshakeIo::Progress::done:
+        break;
+    }
+    if (!asks_relay_) return take_established();
+    if (!on_relayed(io->take())) return;
   }
+}
+
+void PathDialer::take_established() {
+  std::optional<HandshakeIo>& io = attempt_->io;
   if (!request_.call.empty()) {
     stage_ = Stage::hanging_up;
     return registration_.want_write(false);

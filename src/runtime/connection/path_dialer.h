@@ -27,6 +27,13 @@ enum class DialOpens : uint8_t {
   data,     // joins the incarnation `last_used`
 };
 
+// The rank that relays the connections of an attempt.
+struct DialRelay {
+  Rank via;
+  NicId via_nic = kNoNic;  // its NIC, whose listener `remote` is
+  std::array<std::array<std::byte, kNonceBytes>, 2> nonces{};  // as start() has them
+};
+
 struct DialRequest {
   PathId path;
   NicId local_nic = kNoNic;
@@ -36,6 +43,8 @@ struct DialRequest {
   bool probe_only = false;
   // If not empty: only deliver this notice to the peer.
   std::vector<std::byte> call;
+  // If set: `remote` belongs to this rank, and `remote_nic` does not count.
+  std::optional<DialRelay> relay;
   Rank self;
   Rank peer;
   Endpoint remote;
@@ -114,8 +123,12 @@ class PathDialer final : private EventHandler, private DialGate::Place::Owner {
   void connect(TimeNs answered_by, TimeNs done_by);
   void on_connected();
   ConnectionKind kind() const;
+  void ask_relay();
+  bool on_relayed(EstablishedConnection established);
+  void shake(NicId remote_nic);
   void told();
   void pump();
+  void take_established();
   void fail(int error, const std::string& why);
 
   Owner& owner_;
@@ -125,6 +138,7 @@ class PathDialer final : private EventHandler, private DialGate::Place::Owner {
   Stage stage_ = Stage::idle;
   DialRequest request_;
   bool on_control_ = false;  // the connection being opened is the control stream
+  bool asks_relay_ = false;  // the handshake is that with the rank that relays
   bool answered_ = false;
   TimeNs started_at_ = 0;
   TimeNs deadline_ = kNever;  // deadline of the stage

@@ -69,7 +69,8 @@ void FaultReporter::on_path_event(const PathEvent& event) {
   const bool used = event.from == PathPhase::up || event.from == PathPhase::suspect;
   const bool fault = used && !event.planned && !event.aftermath;
   const bool lost = event.to == PathPhase::down && event.cause != DownCause::closing;
-  if (!lost || !(fault || of_bytes) || event.local_nic == kNoNic) return;
+  const bool of_no_nic = event.local_nic == kNoNic && !mutated(Mutant::relay_blamed);
+  if (!lost || !(fault || of_bytes) || of_no_nic) return;
   losses_.hurry();
   Observation o;
   o.observer = engine_.self();

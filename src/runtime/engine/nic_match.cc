@@ -9,6 +9,7 @@
 namespace r2ccl {
 namespace {
 
+constexpr PathId kRelayPath{0xfefc};
 constexpr PathId kShmPath{0xfefd};
 constexpr PathId kLoopbackPath{0xfefe};
 constexpr PathId kOutOfBandPath{0xffff};
@@ -69,8 +70,8 @@ class Matching {
       }
     }
     pair_rest_by_order();
-    // The out-of-band path takes one of the paths.
-    if (pairs_.size() >= limits::kPathsMax) pairs_.resize(limits::kPathsMax - 1);
+    // The out-of-band path and the relay path take one each.
+    if (pairs_.size() > limits::kPathsMax - 2) pairs_.resize(limits::kPathsMax - 2);
     return pairs_;
   }
 
@@ -184,6 +185,15 @@ std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer) {
     paths.push_back(std::move(spec));
   }
   return paths;
+}
+
+PathSpec relay_path() {
+  PathSpec spec;
+  spec.id = kRelayPath;
+  spec.fallback = true;
+  spec.relay = true;
+  spec.local_name = "relay";
+  return spec;
 }
 
 }  // namespace r2ccl

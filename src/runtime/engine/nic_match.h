@@ -28,5 +28,8 @@ std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher);
 // shared memory if both listen there, and over lo as its fallback. Otherwise: one for each NIC
 // pair, and an out-of-band path where both have a control endpoint.
 std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer);
+// Returns the path through a third rank, which each link between two hosts has in a job of three or
+// more.
+PathSpec relay_path();
 
 }  // namespace r2ccl

@@ -50,7 +50,8 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
     : shared_(shared),
       options_(std::move(options)),
       reactor_(shared.reactor(), owner),
-      loopback_queue_(shared.nic_queue("")) {
+      loopback_queue_(shared.nic_queue("")),
+      relays_({reactor_, shared.scratch(), options_.link.witness}) {
   Acceptor::Callbacks callbacks;
   callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
     return on_hello(identity, theirs);
@@ -58,6 +59,9 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
   callbacks.nonce = options_.nonce;
   callbacks.established = [this](EstablishedConnection connection) {
     const Rank from = connection.session.identity.from;
+    if (connection.session.identity.kind == ConnectionKind::relay) {
+      return on_relay(std::move(connection));
+    }
     if (connection.session.identity.kind == ConnectionKind::call) {
       return on_call(from, connection.session.peer_payload);
     }
@@ -105,6 +109,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   turns_.resize(rank_table_.size());
   next_ping_.resize(nics_.size());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
+  group_hosts();
   LinkSettings settings = options_.link;
   settings.idle_checks = limits::kIdleChecksMax / std::max<size_t>(rank_table_.size() - 1, 1);
   for (const RankInfo& peer : rank_table_) {
@@ -112,12 +117,14 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
     if (peer.rank == self) continue;
     std::vector<PathSpec> paths = make_paths(mine, peer);
     for (PathSpec& path : paths) path.device = bound_device(path.device);
+    const bool third_host = hosts_.size() > 2 && peer.host != mine.host;
     const bool any_data = std::any_of(paths.begin(), paths.end(),
                                       [](const PathSpec& path) { return !path.control_only; });
     if (!any_data) {
       return {Code::system, describe_pair(mine, peer) +
                                 " have no NICs that could reach each other: compare `r2ccl info`"};
     }
+    if (third_host) paths.push_back(relay_path());
     links_.back() =
         std::make_unique<Link>(static_cast<LinkHost&>(*this), self, peer.rank, paths, settings);
     schedule_.mark(links_.size() - 1);
@@ -159,15 +166,6 @@ std::vector<Rank> ProgressEngine::unreached() const {
   return missing;
 }
 
-Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identity,
-                                                Incarnation theirs) {
-  const auto from = static_cast<size_t>(identity.from.value());
-  if (identity.to != self_ || identity.from == self_ || from >= links_.size()) {
-    return Status(Code::remote, "a connection meant for another rank");
-  }
-  return links_[from]->on_hello(identity, theirs);
-}
-
 void ProgressEngine::reserve_end(std::vector<std::byte> notice) {
   ControlFrame frame;
   // It brings no state: a later version than `version` describes the paths and channels.
@@ -181,6 +179,7 @@ void ProgressEngine::halt() noexcept {
   if (halted()) return;
   halted_at_ = clock().now();
   acceptor_.reset();
+  relays_.end_all();
   for (const auto& link : links_) {
     if (link != nullptr) link->halt();
   }
@@ -226,6 +225,7 @@ void ProgressEngine::progress() {
   if (idle > limits::kPauseThreshold) pauses_ += idle;
   schedule_.mark_due(now);
   progress_links(now);
+  relays_.progress(now);
   acceptor_->progress(now);
   log_suppressed();
   last_pass_end_ = look();
@@ -266,7 +266,7 @@ TimeNs ProgressEngine::look() {
 
 TimeNs ProgressEngine::next_timeout() {
   if (halted()) return end_told_ ? kNever : clock().now() + kEndInterval;
-  TimeNs next = std::min(acceptor_->next_timeout(), read_nics_at_);
+  TimeNs next = std::min({acceptor_->next_timeout(), relays_.next_timeout(), read_nics_at_});
   // Use the end of the last pass, not the current time: elapsed time must not postpone a timer.
   next = std::min(next, schedule_.any_marked() ? last_pass_end_ : schedule_.next_deadline());
   promised_ = next;
@@ -447,11 +447,13 @@ void ProgressEngine::check_nic(NicId nic, const NicQueue& queue) const {
   for (const auto& link : links_) {
     if (link == nullptr) continue;
     for (const Path* path : link->paths()) {
-      if (path->spec.local_nic != nic) continue;
+      if (path->nic() != nic) continue;
       outstanding += path->model.bytes_outstanding();
       busy += path->model.outstanding().empty() ? 0 : 1;
     }
   }
+  outstanding += relays_.outstanding(queue);
+  busy += relays_.busy(queue);
   // The links of other members may use the NIC, too.
   const bool alone = shared_.member_count() == 1;
   R2CCL_CHECK(alone ? queue.outstanding() == outstanding : queue.outstanding() >= outstanding);
@@ -476,6 +478,7 @@ void ProgressEngine::check_schedule() const {
 
 void ProgressEngine::check_invariants() const {
   check_schedule();
+  relays_.check_invariants();
   for (const auto& link : links_) {
     if (link != nullptr) link->check_invariants();
   }

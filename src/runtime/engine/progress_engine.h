@@ -18,6 +18,7 @@
 #include "runtime/connection/reactor.h"
 #include "runtime/engine/link_schedule.h"
 #include "runtime/engine/process_engine.h"
+#include "runtime/engine/relay_pipes.h"
 #include "runtime/link/link.h"
 #include "transport/transport.h"
 
@@ -116,6 +117,9 @@ class ProgressEngine final : private LinkHost {
   // Returns that NIC if it is this rank's own.
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
+  // Returns the connections that this rank relays: they end with it.
+  const RelayPipes& relays() const { return relays_; }
+
   // --- the end without memory ---
   // Reserves memory for the end: `notice` is what the peers are to hear then. Legal from start()
   // on.
@@ -150,6 +154,7 @@ class ProgressEngine final : private LinkHost {
   BusyLinks& busy_links() override { return busy_links_; }
   DialGate& dial_gate(NicId nic, bool shm) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
+  std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const override;
   void wake(Rank peer) override { schedule_.mark(static_cast<size_t>(peer.value())); }
   void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }
   void on_path_event(const PathEvent& event) override;
@@ -182,6 +187,13 @@ class ProgressEngine final : private LinkHost {
   void listen_in_shared_memory();
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
 
+  // progress_engine_relay.cc
+  void group_hosts();
+  const Path* ordinary_path(Rank peer, size_t turn) const;
+  const Path* relayed_path(const ConnectionIdentity& identity) const;
+  Result<AcceptDecision> on_relay_hello(const ConnectionIdentity& identity) const;
+  void on_relay(EstablishedConnection from);
+
   ProcessEngine& shared_;
   const EngineOptions options_;
   Reactor reactor_;
@@ -203,11 +215,14 @@ class ProgressEngine final : private LinkHost {
   std::vector<LinkTurn> turns_;  // parallel to links_
   BusyLinks busy_links_;         // of links_, which it outlives
   std::vector<std::unique_ptr<Link>> links_;
-  size_t unsent_links_ = 0;             // links that had unsent chunks after their last turn
-  NicSet drained_;                      // subset of nics_
-  TimeNs read_nics_at_ = kNever;        // set when they may have changed, or could not be read
-  ControlFrame last_frame_;             // to the peers, once this has halted
-  std::vector<std::byte> last_memory_;  // for its bytes
+  RelayPipes relays_;
+  std::vector<std::vector<Rank>> hosts_;  // the ranks of each
+  std::vector<size_t> host_of_;           // by rank; an index of hosts_
+  size_t unsent_links_ = 0;               // links that had unsent chunks after their last turn
+  NicSet drained_;                        // subset of nics_
+  TimeNs read_nics_at_ = kNever;          // set when they may have changed, or could not be read
+  ControlFrame last_frame_;               // to the peers, once this has halted
+  std::vector<std::byte> last_memory_;    // for its bytes
   TimeNs halted_at_ = kNever;
   bool end_told_ = false;
   TimeNs last_pass_end_ = 0;

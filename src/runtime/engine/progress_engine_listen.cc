@@ -77,6 +77,16 @@ void ProgressEngine::listen_in_shared_memory() {
   }
 }
 
+Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identity,
+                                                Incarnation theirs) {
+  if (identity.kind == ConnectionKind::relay) return on_relay_hello(identity);
+  const auto from = static_cast<size_t>(identity.from.value());
+  if (identity.to != self_ || identity.from == self_ || from >= links_.size()) {
+    return Status(Code::remote, "a connection meant for another rank");
+  }
+  return links_[from]->on_hello(identity, theirs);
+}
+
 void ProgressEngine::describe(RankInfo& info) const {
   for (size_t i = 0; i < nics_.size(); ++i) info.nics.push_back(make_nic_info(nics_[i], ports_[i]));
   info.control = control_;

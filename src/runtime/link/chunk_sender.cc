@@ -71,7 +71,7 @@ void ChunkSender::send_probe(Path& path, uint64_t bytes, TimeNs now) {
 
 void ChunkSender::send_frame(Path& path, DataHeader header, std::span<const std::byte> payload,
                              Transmission transmission, TimeNs now) {
-  NicQueue& queue = host_.queue(path.spec.local_nic);
+  NicQueue& queue = host_.queue(path.nic());
   const std::span<const std::byte> state = take_state_(path, now);
   header.state_bytes = static_cast<uint16_t>(state.size());
   queue.on_sent(header.frame_bytes(), path.model.outstanding().empty(), now);

@@ -83,6 +83,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Sets the NICs of this host and of the peer's that are out of service.
   void set_drained(NicSet local, NicSet remote) { paths_.set_drained(local, remote); }
   NicSet drained_remote() const { return paths_.drained_remote(); }
+  // Returns whether nothing comes from the peer any more, not even from its kernel.
+  bool is_cut_off(TimeNs now) const { return paths_.is_cut_off(now); }
   // Pings on the control streams of the paths that use this NIC. Returns whether one of these paths
   // seems to work.
   bool ping(NicId local_nic);
@@ -115,8 +117,9 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
 
   // --- for reports ---
   bool opens_paths() const { return paths_.opens(); }
-  // Returns the paths as Path*, in the order of their specs.
-  auto paths() const { return paths_.all(); }
+  // Returns the paths as Path*, in the order of their specs. The relay path is one of them from its
+  // first connection on.
+  auto paths() const { return paths_.shown(); }
   const Path* find_path(PathId id) const { return paths_.find(id); }  // null: none
   uint64_t hedged_bytes() const { return sender_.hedged_bytes(); }
   uint64_t retransmitted_bytes() const { return sender_.retransmitted_bytes(); }
@@ -177,6 +180,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   std::span<const std::byte> take_state(const Path& path, TimeNs now);
 
   // LinkPaths::Events
+  bool said_goodbye() const override { return goodbye_.sent; }
   void send_ping(Path& path, TimeNs now) override { send_state(path, now, Ping::urgent); }
   void send_proof(Path& path, TimeNs now) override { sender_.send_proof(path, now); }
   void on_suspect(Path& path) override { sender_.on_suspect(path); }

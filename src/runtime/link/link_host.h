@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,17 @@ struct PathEvent {
   std::string why;
 };
 
+// A way to a rank that relays: the end of an ordinary path to it.
+struct RelayRoute {
+  size_t turn = 0;  // the turn that it belongs to
+  Rank via;
+  NicId local_nic = kNoNic;
+  NicId remote_nic = kNoNic;
+  std::string device;
+  Address source;
+  Endpoint remote;
+};
+
 // The services that a link needs of the engine that owns it.
 class LinkHost {
  public:
@@ -63,6 +75,10 @@ class LinkHost {
   virtual DialGate& dial_gate(NicId nic, bool shm) = 0;
   // Returns the notice of the present address of that NIC of this rank; empty: none is needed.
   virtual std::vector<std::byte> address_notice(NicId nic) const = 0;
+
+  // Returns a way to a rank of a third host, which may relay to `peer`: that of `turn`, or of the
+  // first later turn that has one; none: no other host is in reach.
+  virtual std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const = 0;
 
   // The link to `peer` has work: its progress() is due. Called from anywhere.
   virtual void wake(Rank peer) = 0;

@@ -36,18 +36,22 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   if (!settled_) settle(now);
   note_data_paths(now);
   if (settings_.monitor) detector_.run(now);
+  seek_relay(now);
   dial(now);
   if (!events_.peer_ended()) {
-    const auto end = liveness_.check(events_.peer_said_goodbye(), detector_.silence(now), now);
+    const bool relayed = slots_.back().path->spec.relay && shown().size() == slots_.size();
+    const auto end =
+        liveness_.check({events_.peer_said_goodbye(), relayed && events_.said_goodbye()},
+                        detector_.silence(now), now);
     if (end) events_.on_peer_gone(*end);
   }
   choose_standby();
+  end_surplus_relay(now);
 }
 
 TimeNs LinkPaths::next_timeout(TimeNs now) const {
   TimeNs next = liveness_.next_timeout(now);
   if (settings_.monitor) next = std::min(next, detector_.next_timeout(now));
-  const bool reopens = opens() || events_.peer_said_goodbye() || liveness_.all_down();
   for (const PathSlot& slot : slots_) {
     const Path& path = *slot.path;
     if (path.paused()) {
@@ -56,10 +60,12 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
     }
     next = std::min(next, slot.dialer->next_timeout());
     if (!settled_) next = std::min(next, next_settling(slot, now));
-    if (!path.state.connected() && reopens && !slot.dialer->busy() && !slot.dialer->waits() &&
-        may_open(path)) {
+    if (!path.state.connected() && may_dial(path) && !slot.dialer->busy() &&
+        !slot.dialer->waits() && may_open(path, now)) {
       next = std::min(next, path.backoff.next_attempt());
     }
+    TimeNs over_at = kNever;
+    if (is_relay_surplus(path, over_at)) next = std::min(next, over_at);
   }
   return next;
 }
@@ -217,7 +223,9 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   const bool fault = (from == PathPhase::up || from == PathPhase::suspect) && !event.planned;
   const bool goodbye = events_.peer_said_goodbye();
   slots_[path.index].dialer->cancel();
-  liveness_.on_failed(path.index, std::exchange(path.closed_by_kernel, false), now);
+  const bool closed = std::exchange(path.closed_by_kernel, false);
+  // The connections of a relay path end at a kernel that says nothing of the peer.
+  if (!path.spec.relay) liveness_.on_failed(path.index, closed, now);
   if (from == PathPhase::up) events_.on_failing(path);
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
@@ -240,7 +248,7 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
 Fifo<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now) {
   const uint64_t outstanding = path.model.bytes_outstanding();
   Fifo<Transmission> lost = path.detach(cause, now);  // which may run out of memory
-  host_.queue(path.spec.local_nic).on_lost(outstanding);
+  host_.queue(path.nic()).on_lost(outstanding);
   return lost;
 }
 
@@ -279,7 +287,7 @@ void LinkPaths::hang_up() noexcept {
 
 void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
   for (Path* path : all()) {
-    if (path->spec.local_nic != nic) continue;
+    if (path->nic() != nic) continue;
     events_.wake();
     if (usable) {
       path->backoff.on_hint(now());

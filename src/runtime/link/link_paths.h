@@ -77,6 +77,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     virtual void wake() = 0;
     virtual void on_peer_gone(const PeerLiveness::End& end) = 0;
     virtual bool peer_said_goodbye() const = 0;
+    virtual bool said_goodbye() const = 0;
     virtual bool peer_ended() const = 0;
   };
 
@@ -86,6 +87,8 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
 
   // Returns the paths as Path*, in the order of their specs.
   AllPaths all() const { return {slots_.data(), slots_.data() + slots_.size()}; }
+  // Returns the same without the relay path, until that has been connected for the first time.
+  AllPaths shown() const;
   Path* find(PathId id) const;
   FailureDetector& detector() { return detector_; }
   const FailureDetector& detector() const { return detector_; }
@@ -126,6 +129,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   NicSet drained_remote() const { return drained_remote_; }
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const;
   bool ping(NicId local_nic);
+  bool is_cut_off(TimeNs now) const;
 
   void check_invariants() const;
 
@@ -153,9 +157,19 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void resume_paused(TimeNs now);
   void note_data_paths(TimeNs now);
   void dial(TimeNs now);
-  bool may_open(const Path& path) const;
+  bool may_open(const Path& path, TimeNs now) const;
   bool is_first_dial(const Path& path) const;
-  bool admitted(PathSlot& slot);
+  bool admitted(PathSlot& slot, TimeNs now);
+  bool may_dial(const Path& path) const;
+  // link_paths_relay.cc
+  void seek_relay(TimeNs now);
+  bool choose_relay(Path& path);
+  void go_through_relay(DialRequest& request);
+  void on_relay_dialed(Path& path, const DialRequest& request);
+  void on_relay_failed(PathSlot& slot, const DialFailure& failure);
+  void on_relay_missed(Path& path, const std::string& why);
+  bool is_relay_surplus(const Path& path, TimeNs& over_at) const;
+  void end_surplus_relay(TimeNs now);
   void open(PathSlot& slot, TimeNs now);
   DialRequest request_to(const Path& path) const;
   bool may_join(const PathSlot& slot) const;
@@ -205,6 +219,11 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   NicSet drained_local_;
   NicSet drained_remote_;
   std::string last_dial_failure_;
+  std::optional<RelayRoute> relay_route_;  // of the latest attempt
+  size_t relay_turn_ = 0;                  // of the next attempt to find a rank that relays
+  size_t relay_asked_ = 0;                 // attempts of this search that failed
+  bool relay_sought_ = false;              // a search is on
+  bool relay_missed_ = false;              // the log has it that no rank relays
 };
 
 }  // namespace r2ccl

@@ -64,7 +64,7 @@ LinkPaths::~LinkPaths() {
 // The NICs' accounts outlive the link: other links use them.
 void LinkPaths::forget_outstanding() noexcept {
   for (Path* path : all()) {
-    host_.queue(path->spec.local_nic).on_lost(path->model.bytes_outstanding());
+    host_.queue(path->nic()).on_lost(path->model.bytes_outstanding());
     path->model.reset();
   }
 }
@@ -77,24 +77,29 @@ void LinkPaths::dial(TimeNs now) {
     if (path.state.connected() || slot.dialer->busy() || now < path.backoff.next_attempt()) {
       continue;
     }
-    // The lower rank opens paths. The higher rank only calls, when all paths are down or the peer
-    // may have left. A call shows whether the peer lives, and gives it this rank's address.
-    if (!opens() && !liveness_.all_down() && !events_.peer_said_goodbye()) continue;
+    if (!may_dial(path)) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
-    if (!admitted(slot)) continue;
+    if (!admitted(slot, now)) continue;
     path.backoff.on_attempt(now);
     open(slot, now);
   }
 }
 
+// The lower rank opens paths. The higher rank only calls, when all paths are down or the peer may
+// have left. A call shows whether the peer lives, and gives it this rank's address. No call needs a
+// relay: the peer seeks one itself.
+bool LinkPaths::may_dial(const Path& path) const {
+  return opens() || (!path.spec.relay && (liveness_.all_down() || events_.peer_said_goodbye()));
+}
+
 bool LinkPaths::is_first_dial(const Path& path) const {
-  return opens() && path.state.up_since() == 0;
+  return opens() && !path.spec.relay && path.state.up_since() == 0;
 }
 
 // Returns whether the path is to be opened now. If only its gate is in the way, it waits there.
-bool LinkPaths::admitted(PathSlot& slot) {
+bool LinkPaths::admitted(PathSlot& slot, TimeNs now) {
   const Path& path = *slot.path;
-  if (!may_open(path)) {
+  if (!may_open(path, now)) {
     slot.dialer->cancel();  // others wait for its place
     return false;
   }
@@ -120,6 +125,7 @@ void LinkPaths::join(PathSlot& slot, TimeNs now) {
   slot.next_join = now + kJoinInterval;
   DialRequest request = request_to(path);
   request.opens = DialOpens::data;
+  if (path.spec.relay) go_through_relay(request);
   request.shaken_within = limits::kHandshakeAgeMax;
   slot.dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, now);
   if (path.health.pings.empty() && path.control_writable()) events_.send_ping(path, now);
@@ -128,7 +134,8 @@ void LinkPaths::join(PathSlot& slot, TimeNs now) {
 // Returns whether the path is needed now. A fallback path is not, before the others have
 // failed: an idle one would cost descriptors and heartbeats. A path that was never up may only be
 // early.
-bool LinkPaths::may_open(const Path& path) const {
+bool LinkPaths::may_open(const Path& path, TimeNs now) const {
+  if (path.spec.relay && is_cut_off(now)) return true;
   return !path.spec.fallback || std::ranges::all_of(all(), [](const Path* other) {
     const bool has_failed = other->history.downs > 0 || other->history.attempts >= kTriedInVain;
     return other->spec.fallback || other->control_only || (!other->state.connected() && has_failed);
@@ -171,12 +178,17 @@ void LinkPaths::open(PathSlot& slot, TimeNs now) {
   request.answered_within = connect_bound(path, now);
   // The processes of all ranks start at once, and may share few processors.
   if (is_first_dial(path)) request.shaken_within = limits::kHandshakeAgeMax;
+  if (path.spec.relay) {
+    if (!choose_relay(path)) return;
+    go_through_relay(request);
+  }
   slot.dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, now);
 }
 
 void LinkPaths::probe_kernel(PathEnd& end, TimeNs now) {
   const Path& path = path_of(end);
   PathDialer& dialer = *slots_[end.index].dialer;
+  if (path.spec.relay) return;  // no kernel at the other end of its connections is the peer's
   if (dialer.joining()) dialer.cancel();  // the state of the path comes first
   if (dialer.busy() || now - dialer.started_at() < kProbeInterval) return;
   DialRequest probe;
@@ -231,6 +243,7 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
     fail_path(path, DownCause::stalled, DownCause::none,
               "silent for long, while a new connection is answered", now());
   }
+  if (path.spec.relay) on_relay_dialed(path, dialer.request());
   (void)attach(path, std::move(dialed.data), std::move(*dialed.control), now());
   events_.on_state_changed();
 }
@@ -267,6 +280,7 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
     R2CCL_LOG(trace, "dial to rank %d failed: %s", end_.peer.value(), failure.why.c_str());
   }
   Path& path = *find(dialer.request().path);
+  if (path.spec.relay) return on_relay_failed(slots_[path.index], failure);
   if (failure.connected) path.health.kernel_answered_at = now();
   if (dialer.request().opens == DialOpens::data) on_join_failed(slots_[path.index], failure);
   if (!dialer.request().probe_only && !path.state.connected()) path.note_attempt(failure.why);
@@ -279,7 +293,9 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
 Result<AcceptDecision> LinkPaths::on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
   const Path* path = find(identity.path);
   if (path == nullptr) return Status(Code::remote, "a path that this rank does not have");
-  if (identity.from_nic != path->spec.remote_nic || identity.to_nic != path->spec.local_nic) {
+  const bool own_nics =
+      identity.from_nic == path->spec.remote_nic && identity.to_nic == path->spec.local_nic;
+  if (!own_nics && !path->spec.relay) {
     return Status(Code::remote, "a path between other NICs");
   }
   if (identity.kind == ConnectionKind::call)
@@ -331,6 +347,10 @@ void LinkPaths::adopt_control(Path& path, std::optional<EstablishedConnection> d
                               EstablishedConnection control) {
   if (path.state.connected()) {
     fail_path(path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
+  }
+  if (path.spec.relay) {
+    path.set_nic(control.session.identity.to_nic);
+    path.spec.remote = control.connection->remote();
   }
   (void)attach(path, std::move(data), std::move(control), now());
   events_.on_state_changed();

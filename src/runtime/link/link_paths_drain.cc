@@ -2,6 +2,7 @@
 // themselves. Their connections stay, so that none has to be opened when the NIC returns.
 #include <algorithm>
 
+#include "base/mutant.h"
 #include "runtime/link/link_paths.h"
 
 namespace r2ccl {
@@ -35,7 +36,10 @@ void LinkPaths::choose_standby() {
   const auto yields = [](const Path* path) { return path->drained || path->spec.fallback; };
   const bool others =
       std::ranges::any_of(all(), [&](const Path* path) { return !yields(path) && serves(*path); });
-  for (Path* path : all()) path->standby = yields(path) && others;
+  for (Path* path : all()) {
+    path->standby =
+        yields(path) && others && !(path->spec.relay && mutated(Mutant::relay_preferred));
+  }
 }
 
 // `local`, `remote`: the NIC at this end and the NIC at the peer's end; kNoNic at the end where it

@@ -134,7 +134,7 @@ void Link::apply_delivered(Path& path, const PathReport& report, const ControlFr
   delivered_.clear();
   const bool suspected = path.state.phase() == PathPhase::suspect;
   const FrameArrival arrival = peer_clock_.read(report.arrived_at, frame.sent_at, at);
-  NicQueue& queue = host_.queue(path.spec.local_nic);
+  NicQueue& queue = host_.queue(path.nic());
   const uint64_t outstanding = path.model.bytes_outstanding();
   path.model.share_nic(queue.busy_paths());
   if (report.bytes_received > path.model.bytes_sent() ||

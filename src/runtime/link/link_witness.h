@@ -25,6 +25,9 @@ class LinkWitness {
  public:
   virtual ~LinkWitness() = default;
 
+  // The rank is about to pass bytes of others on from this memory, which is its own.
+  virtual void on_relayed(std::span<const std::byte> memory) = 0;
+
   // The link is about to hand a copy of a chunk to `path`.
   virtual void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                            std::span<const std::byte> payload) = 0;

@@ -36,9 +36,16 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
            LinkHost& host, bool damping)
     : PathEnd(place, path_spec.control_only, nic_queue),
       spec(std::move(path_spec)),
-      backoff(damping),
+      backoff(damping && !spec.relay),  // each connection may go through another rank
       owner_(owner),
-      host_(host) {}
+      host_(host),
+      nic_(spec.local_nic) {}
+
+void Path::set_nic(NicId nic) {
+  R2CCL_CHECK(spec.relay && !state.connected());
+  nic_ = nic;
+  leave_by(host_.queue(nic));
+}
 
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection control, TimeNs now) {
@@ -135,12 +142,13 @@ void Path::fence() {
   if (!mutated(Mutant::no_fence)) data_->fence();
 }
 
+// The kernel that acknowledges the bytes of a relay path is not the peer's.
 TimeNs Path::data_unanswered() const {
-  return data_ == nullptr ? kNever : data_->info().unanswered_ns;
+  return data_ == nullptr || spec.relay ? kNever : data_->info().unanswered_ns;
 }
 
 TimeNs Path::control_unanswered() const {
-  return control_ == nullptr ? kNever : control_->connection().info().unanswered_ns;
+  return control_ == nullptr || spec.relay ? kNever : control_->connection().info().unanswered_ns;
 }
 
 void Path::halt() noexcept {

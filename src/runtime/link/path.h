@@ -31,9 +31,10 @@ struct PathSpec {
   PathId id;
   bool control_only = false;  // the out-of-band path: control frames, never chunks
   bool fallback = false;      // opened only while no other data path is connected, then on standby
+  bool relay = false;         // goes through a third rank; a fallback, of no NIC
   NicId local_nic = kNoNic;
   NicId remote_nic = kNoNic;
-  std::string local_name;  // for messages: "nic0", "mgmt", "shm", "lo"
+  std::string local_name;  // for messages: "nic0", "mgmt", "shm", "lo", "relay"
   std::string device;      // bind to this device; empty: not bound
   Address source;
   Endpoint remote;  // the peer's listener on its NIC
@@ -71,6 +72,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   ReconnectBackoff backoff;
   uint32_t dials = 0;  // number of dial attempts
   TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
+  // Returns the NIC by which its bytes leave; of a relay path, that of its last connection.
+  NicId nic() const { return nic_; }
+  // Requires a relay path that is not connected.
+  void set_nic(NicId nic);
   // Returns true when it carries nothing because a NIC is out of service, connected or not.
   bool at_rest() const { return drained && (standby || !state.usable()); }
 
@@ -119,7 +124,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   }
   void copy_remainder(ChannelId channel);
   // Returns whether the connection may read a payload of so many bytes after the frame is written.
-  bool sends_in_place(size_t bytes) const { return data_ && data_->sends_in_place(bytes); }
+  // A rank that relays reads every byte, also of a copy that the peer would skip.
+  bool sends_in_place(size_t bytes) const {
+    return data_ && !spec.relay && data_->sends_in_place(bytes);
+  }
   // After this the connection reads no payload that was sent before.
   void release_payloads() {
     if (data_) data_->release();
@@ -217,6 +225,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
 
   Owner& owner_;
   LinkHost& host_;
+  NicId nic_;
   DataHandler data_handler_{*this};
   ControlHandler control_handler_{*this};
   std::unique_ptr<Connection> data_;

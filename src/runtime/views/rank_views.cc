@@ -160,7 +160,9 @@ void RankViews::begin_window(TimeNs now) {
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
     const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr) continue;
-    for (const Path* path : link->paths()) sent_.push_back(path->total_bytes_sent());
+    for (const Path* path : link->paths()) {
+      if (!path->spec.relay) sent_.push_back(path->total_bytes_sent());
+    }
   }
 }
 
@@ -176,6 +178,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
     const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr) continue;
     for (const Path* path : link->paths()) {
+      if (path->spec.relay) continue;
       const uint64_t bytes = path->total_bytes_sent() - sent_[index++];
       const size_t nic = path->spec.local_nic.value();
       if (path->spec.control_only || nic >= windows.size()) continue;

@@ -136,7 +136,7 @@ void Cluster::leave(int rank) {
 bool Cluster::link_up(int rank, int peer) {
   const Link* link = node(rank).engine().link(Rank(peer));
   return link == nullptr || std::ranges::all_of(link->paths(), [](const auto& path) {
-           return path->state.phase() == PathPhase::up;
+           return path->spec.relay || path->state.phase() == PathPhase::up;
          });
 }
 

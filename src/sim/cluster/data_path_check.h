@@ -65,6 +65,7 @@ class DataPathCheck final : public LinkWitness, public IoWatch {
 
   // --- from the engines ---
   // LinkWitness
+  void on_relayed(std::span<const std::byte> memory) override { forget(memory); }
   void on_transmit(LinkEnd at, const Path& path, const DataHeader& header,
                    std::span<const std::byte> payload) override;
   void on_report(LinkEnd at, const Path& path, const PathReport& report) override;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "base/limits.h"
 #include "sim/fabric/random.h"
@@ -35,6 +34,7 @@ constexpr uint64_t kRunAheadSeeds = 0x9e3779b97f4a7c15;
 constexpr uint64_t kPlanHostSeeds = 0xa0761d6478bd642f;
 constexpr uint64_t kPlanCostSeeds = 0xbf58476d1ce4e5b9;
 constexpr uint64_t kPeopleSeeds = 0xd1b54a32d192ed03;
+constexpr uint64_t kRailSeeds = 0xd6e8feb86659fd93;
 constexpr uint64_t kBlockSeeds = 0x2545f4914f6cdd1d;
 constexpr uint64_t kTypeSeeds = 0x8ebc6af09c88c6e3;
 constexpr uint64_t kTaggedSeeds = 0x94d049bb133111eb;
@@ -332,6 +332,55 @@ void add_people(Scenario& s) {
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
+// Returns whether the fault may keep a NIC or a host out of reach.
+bool cuts(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::down:
+    case FaultKind::pull:
+    case FaultKind::hole:
+    case FaultKind::hole_tx:
+    case FaultKind::hole_rx:
+    case FaultKind::mtu_hole:
+    case FaultKind::flap:
+    case FaultKind::all_nics:
+    case FaultKind::dark:
+    case FaultKind::rail:
+    case FaultKind::partition:
+    case FaultKind::sever:
+    case FaultKind::readdress:
+    case FaultKind::kill:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Each rail is lost at one of the two hosts, and each of them keeps one. A fault that would cut
+// more off becomes a lost connection. So does a changed byte: its reader cannot excuse the NICs
+// while its link to the localising rank has no path yet.
+void lose_rails(ScenarioRandom random, Scenario& s) {
+  if (s.seed <= kSeedsWithRails) return;
+  static constexpr std::array kKinds = {FaultKind::down, FaultKind::pull, FaultKind::hole,
+                                        FaultKind::hole_tx, FaultKind::hole_rx};
+  s.cutoff = 10 * kSecond;
+  for (FaultSpec& fault : s.faults) {
+    if (cuts(fault.kind) || of_bytes(fault.kind))
+      fault.kind = random.chance(50) ? FaultKind::reset : FaultKind::cut;
+  }
+  const TimeNs span = guess_duration(s);
+  const int first = random.between(0, 1);
+  for (int nic = 0; nic < s.nics; ++nic) {
+    FaultSpec f;
+    f.kind = random.one_of(kKinds);
+    f.at = random.time(span / 2 + 1);
+    f.duration = 2 * s.cutoff + random.time(s.cutoff);
+    f.host = nic < 2 ? (first + nic) % 2 : random.between(0, 1);
+    f.nic = nic;
+    s.faults.push_back(f);
+  }
+  std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
+}
+
 }  // namespace
 
 const char* to_string(OperationSpec::Kind kind) {
@@ -394,6 +443,10 @@ Scenario scenario_of(uint64_t seed) {
   Scenario s;
   s.seed = seed;
   choose_cluster(random, s);
+  if (seed > kSeedsWithRails) {
+    s.hosts = std::max(s.hosts, 3);
+    s.nics = std::max(s.nics, 2);
+  }
   choose_operations(random, s);
   choose_blocks(ScenarioRandom(seed + kBlockSeeds), s);
   choose_types(ScenarioRandom(seed + kTypeSeeds), s);
@@ -406,6 +459,7 @@ Scenario scenario_of(uint64_t seed) {
   choose_tagged(ScenarioRandom(seed + kTaggedSeeds), s);
   add_tampering(s);
   add_people(s);
+  lose_rails(ScenarioRandom(seed + kRailSeeds), s);
   return s;
 }
 
@@ -432,36 +486,6 @@ PlanCosts Scenario::plan_costs() const {
     each->hop_ns = each->leader_hop_ns = static_cast<uint64_t>(plan_hop);
   }
   return costs;
-}
-
-std::string describe(const Scenario& s) {
-  char text[256];
-  std::snprintf(text, sizeof(text),
-                "%d hosts x %d NICs of %.1f MB/s, %.0f us, %d communicators, depth %d, %zu "
-                "operations, %zu faults%s%s%s%s, plans for %d ranks a host",
-                s.hosts, s.nics, static_cast<double>(s.rate_bytes_per_s) / 1e6,
-                static_cast<double>(s.latency) / 1e3, s.communicators, s.depth, s.operations.size(),
-                s.faults.size(), s.management ? "" : ", no management NIC",
-                s.damping ? "" : ", no damping", s.nics_write ? ", NICs write" : "",
-                s.data_at_start ? "" : ", data on demand", s.plan_host_ranks);
-  return text;
-}
-
-std::string describe(const OperationSpec& o) {
-  char text[128];
-  std::snprintf(text, sizeof(text), "%s of %llu %s (%s)%s on communicator %d", to_string(o.kind),
-                static_cast<unsigned long long>(o.count), to_string(o.type), to_string(o.op),
-                o.in_place ? " in place" : "", o.communicator);
-  return text;
-}
-
-std::string describe(const FaultSpec& f) {
-  char text[160];
-  std::snprintf(text, sizeof(text), "%s h%d nic%d (h%d), amount %llu, for %.1f ms%s",
-                to_string(f.kind), f.host, f.nic, f.other_host,
-                static_cast<unsigned long long>(f.amount), to_ms(f.duration),
-                f.when_busy ? ", when busy" : "");
-  return text;
 }
 
 }  // namespace r2ccl::sim

@@ -132,6 +132,7 @@ struct Scenario {
   // link opens them when it first has messages.
   bool data_at_start = true;
   bool damping = true;
+  TimeNs cutoff = 300 * kSecond;
   int communicators = 1;
   int depth = 1;         // operations of one communicator that a rank runs at a time
   TimeNs think_max = 0;  // the longest pause of a rank between operations
@@ -155,6 +156,9 @@ inline constexpr uint64_t kSeedsWithoutPeople = 10'000;
 // Seeds above this also draw from the collectives that have blocks, Reduce, tagged messages, and
 // all types and reductions.
 inline constexpr uint64_t kSeedsWithoutBlocks = 100'000;
+// In the seeds above this hosts 0 and 1 lose rails until they share none, and stay so for longer
+// than the bound of a host that is cut off. The other faults leave host 2 in reach of both.
+inline constexpr uint64_t kSeedsWithRails = 200'000;
 
 // Returns one line that describes the value to people.
 std::string describe(const Scenario& scenario);

@@ -190,6 +190,7 @@ ConnectionInfo Flow::info(int side) const {
   const Stream& outgoing = streams_[index(side)];
   const TimeNs silent = network_.engine().now() - sides_[index(side)].answered_at;
   return {.unsent_bytes = outgoing.unsent(),
+          .unacknowledged_bytes = outgoing.unacknowledged(),
           .packets = outgoing.packets(),
           .unanswered_ns = unanswered_time(outgoing.in_flight(), silent)};
 }

@@ -58,6 +58,7 @@ class Stream {
   void release() noexcept { in_place_.clear(); }
   bool writable() const;
   uint64_t unsent() const { return end() - next_; }
+  uint64_t unacknowledged() const { return written_ - std::min(acknowledged_, written_); }
   void finish() { finished_ = true; }
 
   // --- the sender's kernel ---

@@ -118,7 +118,7 @@ TEST(Heartbeat, AnIdleJobChecksEachPathInItsPeriodAndEachNicSooner) {
   };
   for (const Case& c : {Case{2, 8, 1 * kSecond, 1 * kSecond}, Case{4, 4, 1 * kSecond, 1 * kSecond},
                         Case{4, 8, 2 * kSecond, 1 * kSecond}, Case{8, 8, 5 * kSecond, 2 * kSecond},
-                        Case{16, 8, 9 * kSecond, 2 * kSecond}}) {
+                        Case{16, 8, 10 * kSecond, 2 * kSecond}}) {
     SCOPED_TRACE(std::to_string(c.hosts) + " hosts x " + std::to_string(c.nics) + " NICs");
     IdleJob job(c.hosts, c.nics);
     EXPECT_EQ(job.link(0, 1)->check_period(), c.path_period);

@@ -20,7 +20,7 @@ std::string paths_not_up(Cluster& cluster, const IsAlive& is_alive) {
       const Link* link = cluster.node(rank).engine().link(Rank(peer));
       if (link == nullptr || !is_alive(peer)) continue;
       for (const auto& path : link->paths()) {
-        if (path->state.phase() == PathPhase::up) continue;
+        if (path->spec.relay || path->state.phase() == PathPhase::up) continue;
         all += "rank " + std::to_string(rank) + " to " + std::to_string(peer) + " by " +
                path->spec.local_name + " is " + to_string(path->state.phase()) + " (" +
                path->history.attempt + "); ";

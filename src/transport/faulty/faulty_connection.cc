@@ -286,6 +286,7 @@ IoResult FaultyConnection::read_held(std::span<const iovec> slices, TimeNs now) 
 ConnectionInfo FaultyConnection::info() const {
   ConnectionInfo info = inner_ != nullptr ? inner_->info() : ConnectionInfo{};
   info.unsent_bytes += outgoing_.size();
+  info.unacknowledged_bytes += outgoing_.size();
   if (holds_transmit() || holds_receive()) info.unanswered_ns = kNever;
   return info;
 }

@@ -94,6 +94,7 @@ IoResult TcpConnection::write(std::span<const iovec> slices) {
   do {
     count = sendmsg(socket_.get(), &header, MSG_NOSIGNAL);
   } while (count < 0 && errno == EINTR);
+  if (count > 0) written_ += static_cast<uint64_t>(count);
   if (count > 0)
     return {.kind = IoKind::progressed, .bytes = static_cast<size_t>(count), .error = 0};
   if (count == 0) return {};
@@ -107,6 +108,7 @@ ConnectionInfo TcpConnection::info() const {
   if (getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &kernel, &length) != 0) return {};
   return {.smoothed_rtt_ns = static_cast<TimeNs>(kernel.tcpi_rtt) * kMicrosecond,
           .unsent_bytes = kernel.tcpi_notsent_bytes,
+          .unacknowledged_bytes = written_ - std::min<uint64_t>(kernel.tcpi_bytes_acked, written_),
           .packets = {.sent = kernel.tcpi_data_segs_out,
                       .retransmitted = kernel.tcpi_total_retrans,
                       .spurious = kernel.tcpi_dsack_dups,

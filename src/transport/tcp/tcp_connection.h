@@ -29,6 +29,7 @@ class TcpConnection final : public Connection {
   GuardedFd socket_;
   Endpoint remote_;
   ConnectState state_ = ConnectState::pending;
+  uint64_t written_ = 0;  // bytes that the kernel has taken
   // The first error seen. The kernel returns an error once and then pretends that the stream had
   // ended.
   int error_ = 0;

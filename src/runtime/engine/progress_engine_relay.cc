@@ -1,0 +1,103 @@
+// Relays: which rank a link asks, and what this rank does for others. A rank relays only on the
+// ordinary paths of its links, so relays make no chains.
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "protocol/wire/byte_io.h"
+#include "runtime/engine/progress_engine.h"
+
+namespace r2ccl {
+
+void ProgressEngine::group_hosts() {
+  std::vector<HostId> ids;
+  for (const RankInfo& info : rank_table_) {
+    const auto found = std::ranges::find(ids, info.host);
+    const auto host = static_cast<size_t>(found - ids.begin());
+    if (found == ids.end()) {
+      ids.push_back(info.host);
+      hosts_.emplace_back();
+    }
+    host_of_.push_back(host);
+    hosts_[host].push_back(info.rank);
+  }
+}
+
+// Returns one of the paths between NICs that reach `peer` now, with a data connection or without;
+// null: there is none.
+const Path* ProgressEngine::ordinary_path(Rank peer, size_t turn) const {
+  const Link* other = link(peer);
+  if (other == nullptr || other->peer_ended() || other->is_cut_off(clock().now())) return nullptr;
+  std::vector<const Path*> ways;
+  for (const Path* path : other->paths()) {
+    const bool reaches = path->state.usable() && !path->standby && !path->broken;
+    if (reaches && path->spec.local_nic != kNoNic) ways.push_back(path);
+  }
+  return ways.empty() ? nullptr : ways[turn % ways.size()];
+}
+
+// The ranks of a host share its NICs, so each turn asks another host, and each round another rank
+// of each. Links begin at different hosts, which spreads the load.
+std::optional<RelayRoute> ProgressEngine::relay_route(Rank peer, size_t turn) const {
+  const size_t own_host = host_of_[static_cast<size_t>(self_.value())];
+  const size_t peer_host = host_of_[static_cast<size_t>(peer.value())];
+  const auto first = static_cast<size_t>(self_.value() + peer.value());
+  size_t rounds = 0;
+  for (const auto& ranks : hosts_) rounds = std::max(rounds, ranks.size());
+  for (size_t end = turn + rounds * hosts_.size(); turn < end; ++turn) {
+    const size_t host = (first + turn) % hosts_.size();
+    const size_t round = turn / hosts_.size();
+    if (host == own_host || host == peer_host) continue;
+    const Rank via = hosts_[host][(first + round) % hosts_[host].size()];
+    const Path* path = ordinary_path(via, round);
+    if (path == nullptr) continue;
+    const PathSpec& spec = path->spec;
+    return RelayRoute{turn,        via,         spec.local_nic, spec.remote_nic,
+                      spec.device, spec.source, spec.remote};
+  }
+  return std::nullopt;
+}
+
+// Returns the path by which this rank reaches the rank behind it; null: it does not.
+const Path* ProgressEngine::relayed_path(const ConnectionIdentity& identity) const {
+  if (relays_.full()) return nullptr;
+  return ordinary_path(identity.to, static_cast<size_t>(identity.from.value()));
+}
+
+// The answer names the peer's NIC, whose listener the connection comes to.
+Result<AcceptDecision> ProgressEngine::on_relay_hello(const ConnectionIdentity& identity) const {
+  const auto host = [&](Rank rank) -> std::optional<size_t> {
+    const auto index = static_cast<size_t>(rank.value());
+    return index < host_of_.size() ? std::optional(host_of_[index]) : std::nullopt;
+  };
+  const auto from = host(identity.from);
+  const auto to = host(identity.to);
+  if (!from || !to || from == to || from == host(self_) || to == host(self_)) {
+    return Status(Code::remote, "a relay between ranks that need none of this host");
+  }
+  const Path* path = relayed_path(identity);
+  AcceptDecision decision;
+  ByteWriter(decision.payload).put((path != nullptr ? path->spec.remote_nic : kNoNic).value());
+  return decision;
+}
+
+void ProgressEngine::on_relay(EstablishedConnection from) {
+  const ConnectionIdentity& identity = from.session.identity;
+  const Path* path = relayed_path(identity);
+  if (path == nullptr) return;  // the other end knows, or finds the connection closed
+  ConnectOptions options;
+  options.device = path->spec.device;
+  options.source = path->spec.source;
+  auto connection = transport().connect(path->spec.remote, options);
+  if (!connection.ok()) {
+    R2CCL_LOG(warn, "cannot relay: %s", connection.status().message().c_str());
+    return;
+  }
+  RelayPipe::End near{identity.from, std::move(from.connection), &queue(identity.to_nic), 0};
+  if (const Path* back = ordinary_path(identity.from, 0)) near.min_rtt = back->model.base_delay();
+  RelayPipe::End far{identity.to, std::move(connection).value(), &queue(path->nic()),
+                     path->model.base_delay()};
+  relays_.open(std::move(near), std::move(far), std::move(from.leftover), clock().now());
+}
+
+}  // namespace r2ccl
