@@ -42,7 +42,7 @@ void PeerLiveness::compensate_idle(TimeNs duration, TimeNs now) {
   }
 }
 
-std::optional<PeerLiveness::End> PeerLiveness::check(const Goodbye& goodbye, TimeNs silence,
+std::optional<PeerLiveness::End> PeerLiveness::check(Goodbye goodbye, TimeNs silence,
                                                      TimeNs now) const {
   const TimeNs down = all_down_since_ == 0 ? 0 : now - all_down_since_;
   const TimeNs away = goodbye.relayed ? std::max(down, silence) : down;

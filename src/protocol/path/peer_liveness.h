@@ -55,7 +55,7 @@ class PeerLiveness {
     bool relayed = false;
   };
   // Returns how the peer ended, once it has. `silence`: of the whole peer, by the failure detector.
-  std::optional<End> check(const Goodbye& goodbye, TimeNs silence, TimeNs now) const;
+  std::optional<End> check(Goodbye goodbye, TimeNs silence, TimeNs now) const;
   // Returns the time at which check() is due again if nothing happens before.
   TimeNs next_timeout(TimeNs now) const;
 

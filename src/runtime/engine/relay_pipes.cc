@@ -25,12 +25,12 @@ void RelayPipes::open(RelayPipe::End near, RelayPipe::End far, std::vector<std::
       std::make_unique<RelayPipe>(host_, std::move(near), std::move(far), std::move(early), now));
 }
 
-void RelayPipes::progress(TimeNs now) {
+void RelayPipes::progress_all(TimeNs now) {
   for (const auto& pipe : pipes_) pipe->progress(now);
   std::erase_if(pipes_, [](const auto& pipe) { return pipe->over(); });
 }
 
-TimeNs RelayPipes::next_timeout() const {
+TimeNs RelayPipes::earliest_timeout() const {
   TimeNs next = kNever;
   for (const auto& pipe : pipes_) next = std::min(next, pipe->next_timeout());
   return next;

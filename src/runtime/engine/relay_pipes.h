@@ -23,14 +23,19 @@ class RelayPipes {
   void open(RelayPipe::End near, RelayPipe::End far, std::vector<std::byte> early, TimeNs now);
   void end_all() noexcept { pipes_.clear(); }
 
-  void progress(TimeNs now);
-  TimeNs next_timeout() const;
+  void progress(TimeNs now) {
+    if (!empty()) progress_all(now);
+  }
+  TimeNs next_timeout() const { return empty() ? kNever : earliest_timeout(); }
 
   uint64_t outstanding(const NicQueue& queue) const;
   size_t busy(const NicQueue& queue) const;
   void check_invariants() const;
 
  private:
+  void progress_all(TimeNs now);
+  TimeNs earliest_timeout() const;
+
   const RelayHost host_;
   std::vector<std::unique_ptr<RelayPipe>> pipes_;
 };

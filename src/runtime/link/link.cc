@@ -22,11 +22,11 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
       end_{self, peer},
       settings_(settings),
       paths_(host, end_, paths, settings_, *this, *this),
-      heartbeats_({paths_.all().begin(), paths_.all().end()}, paths_.opens(), settings_.idle_checks,
-                  static_cast<size_t>(self.value() + peer.value())),
+      heartbeats_({paths_.with_relay().begin(), paths_.with_relay().end()}, paths_.opens(),
+                  settings_.idle_checks, static_cast<size_t>(self.value() + peer.value())),
       channels_(peer),
       sender_(host, end_, settings_, channels_, paths_.scheduler(),
-              {paths_.all().begin(), paths_.all().end()},
+              {paths_.with_relay().begin(), paths_.with_relay().end()},
               [this](const Path& path, TimeNs now) { return take_state(path, now); }) {}
 
 void Link::changed() {

@@ -2,6 +2,7 @@
 #include "runtime/link/link_paths.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -18,7 +19,7 @@ constexpr TimeNs kValidationInterval = 20 * kMillisecond;
 }  // namespace
 
 std::vector<PathEnd*> LinkPaths::path_ends() const {
-  return {all().begin(), all().end()};
+  return {with_relay().begin(), with_relay().end()};
 }
 
 void LinkPaths::act_on_breaks(TimeNs now) {
@@ -34,25 +35,24 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   resume_paused(now);
   compensate_idle(idle_ns, now);
   if (!settled_) settle(now);
-  note_data_paths(now);
+  const bool carries = note_data_paths(now);
   if (settings_.monitor) detector_.run(now);
-  seek_relay(now);
+  if (has_relay_ && (!carries || uses_relay() || is_cut_off(now))) seek_relay(now);
   dial(now);
   if (!events_.peer_ended()) {
-    const bool relayed = slots_.back().path->spec.relay && shown().size() == slots_.size();
     const auto end =
-        liveness_.check({events_.peer_said_goodbye(), relayed && events_.said_goodbye()},
+        liveness_.check({events_.peer_said_goodbye(), uses_relay() && events_.said_goodbye()},
                         detector_.silence(now), now);
     if (end) events_.on_peer_gone(*end);
   }
   choose_standby();
-  end_surplus_relay(now);
+  if (uses_relay()) end_surplus_relay(now);
 }
 
 TimeNs LinkPaths::next_timeout(TimeNs now) const {
   TimeNs next = liveness_.next_timeout(now);
   if (settings_.monitor) next = std::min(next, detector_.next_timeout(now));
-  for (const PathSlot& slot : slots_) {
+  for (const PathSlot& slot : std::span(slots_).first(in_use_)) {
     const Path& path = *slot.path;
     if (path.paused()) {
       next = std::min(next, path.paused_until());
@@ -64,10 +64,8 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
         !slot.dialer->waits() && may_open(path, now)) {
       next = std::min(next, path.backoff.next_attempt());
     }
-    TimeNs over_at = kNever;
-    if (is_relay_surplus(path, over_at)) next = std::min(next, over_at);
   }
-  return next;
+  return uses_relay() ? std::min(next, relay_over_at()) : next;
 }
 
 TimeNs LinkPaths::next_settling(const PathSlot& slot, TimeNs now) const {
@@ -136,7 +134,8 @@ void LinkPaths::validate(Path& path, TimeNs now) {
   report_change(path, PathPhase::validating, now, {});
 }
 
-void LinkPaths::note_data_paths(TimeNs now) {
+// Returns whether a path between the hosts carries data, or may again at once.
+bool LinkPaths::note_data_paths(TimeNs now) {
   bool carries = false;
   bool carried = false;
   for (const Path* path : all()) {
@@ -146,6 +145,7 @@ void LinkPaths::note_data_paths(TimeNs now) {
     carried = carried || path->history.downs > 0;
   }
   liveness_.on_data_paths(carries, carried, now);
+  return carries;
 }
 
 void LinkPaths::send_ping(PathEnd& path, TimeNs now) {
@@ -316,7 +316,7 @@ bool LinkPaths::ready() const {
 }
 
 Path* LinkPaths::find(PathId id) const {
-  for (Path* path : all()) {
+  for (Path* path : with_relay()) {
     if (path->spec.id == id) return path;
   }
   return nullptr;
@@ -326,9 +326,11 @@ void LinkPaths::check_invariants() const {
   detector_.check_invariants();
   scheduler_.check_invariants();
   liveness_.check_invariants();
+  R2CCL_CHECK(shown_ <= in_use_ && in_use_ <= slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Path& path = *slots_[i].path;
     R2CCL_CHECK(path.index == i);
+    R2CCL_CHECK(i < in_use_ || !path.state.connected());
     R2CCL_CHECK(!path.standby || path.drained || path.spec.fallback);
     R2CCL_CHECK(!settled_ || (!path.proves() && path.state.phase() != PathPhase::validating));
     R2CCL_CHECK(!settled_ || !wants_data_ || !path.lacks_data());

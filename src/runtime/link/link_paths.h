@@ -85,10 +85,13 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
             const LinkSettings& settings, Path::Owner& owner, Events& events);
   ~LinkPaths() override;
 
-  // Returns the paths as Path*, in the order of their specs.
-  AllPaths all() const { return {slots_.data(), slots_.data() + slots_.size()}; }
-  // Returns the same without the relay path, until that has been connected for the first time.
-  AllPaths shown() const;
+  // Returns the paths in use as Path*, in the order of their specs: the relay path is one of them,
+  // the last one, once the link has needed it.
+  AllPaths all() const { return first(in_use_); }
+  // Returns the same, and the relay path in any case.
+  AllPaths with_relay() const { return first(slots_.size()); }
+  // Returns all(), without the relay path until that has been connected for the first time.
+  AllPaths shown() const { return first(shown_); }
   Path* find(PathId id) const;
   FailureDetector& detector() { return detector_; }
   const FailureDetector& detector() const { return detector_; }
@@ -147,6 +150,8 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   };
 
   TimeNs now() const { return host_.clock().now(); }
+  AllPaths first(size_t count) const { return {slots_.data(), slots_.data() + count}; }
+  bool uses_relay() const { return has_relay_ && in_use_ == slots_.size(); }
   Path& path_of(PathEnd& path) const { return *slots_[path.index].path; }
   std::vector<PathEnd*> path_ends() const;
   void settle(TimeNs now);
@@ -155,7 +160,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   TimeNs next_settling(const PathSlot& slot, TimeNs now) const;
   void compensate_idle(TimeNs idle_ns, TimeNs now);
   void resume_paused(TimeNs now);
-  void note_data_paths(TimeNs now);
+  bool note_data_paths(TimeNs now);
   void dial(TimeNs now);
   bool may_open(const Path& path, TimeNs now) const;
   bool is_first_dial(const Path& path) const;
@@ -168,7 +173,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void on_relay_dialed(Path& path, const DialRequest& request);
   void on_relay_failed(PathSlot& slot, const DialFailure& failure);
   void on_relay_missed(Path& path, const std::string& why);
-  bool is_relay_surplus(const Path& path, TimeNs& over_at) const;
+  TimeNs relay_over_at() const;
   void end_surplus_relay(TimeNs now);
   void open(PathSlot& slot, TimeNs now);
   DialRequest request_to(const Path& path) const;
@@ -209,6 +214,9 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   const LinkSettings& settings_;
   Events& events_;
   std::vector<PathSlot> slots_;
+  const bool has_relay_;
+  size_t in_use_;  // slots of all()
+  size_t shown_;   // slots of shown(): in_use_ or fewer
   FailureDetector detector_;
   PathScheduler scheduler_;
   PeerLiveness liveness_;

@@ -2,6 +2,7 @@
 // dialed.
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
 
 #include "base/limits.h"
@@ -44,6 +45,9 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
         }
         return slots;
       }()),
+      has_relay_(!slots_.empty() && slots_.back().path->spec.relay),
+      in_use_(slots_.size() - (has_relay_ ? 1 : 0)),
+      shown_(in_use_),
       detector_(*this, path_ends()),
       scheduler_(path_ends()),
       liveness_(specs.size(), settings.cutoff) {
@@ -70,7 +74,7 @@ void LinkPaths::forget_outstanding() noexcept {
 }
 
 void LinkPaths::dial(TimeNs now) {
-  for (PathSlot& slot : slots_) {
+  for (PathSlot& slot : std::span(slots_).first(in_use_)) {
     Path& path = *slot.path;
     slot.dialer->progress(now);
     if (!settled_ && path.state.connected()) join(slot, now);
@@ -218,6 +222,7 @@ bool LinkPaths::attach(Path& path, std::optional<EstablishedConnection> data,
   slot.joined_in_vain = 0;
   settled_ = false;
   if (data) (void)want_data();  // the peer's report may come later
+  if (path.spec.relay) shown_ = slots_.size();
   const Status attached = path.attach(host_.reactor(), std::move(data), std::move(control), now);
   if (attached.ok()) return true;
   R2CCL_LOG(info, "path %s to rank %d: %s", path.spec.local_name.c_str(), end_.peer.value(),
@@ -349,6 +354,7 @@ void LinkPaths::adopt_control(Path& path, std::optional<EstablishedConnection> d
     fail_path(path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
   }
   if (path.spec.relay) {
+    in_use_ = slots_.size();
     path.set_nic(control.session.identity.to_nic);
     path.spec.remote = control.connection->remote();
   }

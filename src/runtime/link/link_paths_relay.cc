@@ -21,18 +21,12 @@ constexpr size_t kAskedAtOnce = 3;
 
 }  // namespace
 
-LinkPaths::AllPaths LinkPaths::shown() const {
-  const bool hides = !slots_.empty() && slots_.back().path->spec.relay &&
-                     slots_.back().path->state.incarnation() == Incarnation();
-  return {slots_.data(), slots_.data() + slots_.size() - (hides ? 1 : 0)};
-}
-
 // Begins a search when the link needs one: the pause between two attempts grows with its age.
 void LinkPaths::seek_relay(TimeNs now) {
   Path& path = *slots_.back().path;
-  if (!path.spec.relay) return;
   const bool needed = !path.state.connected() && may_dial(path) && may_open(path, now);
   if (std::exchange(relay_sought_, needed) || !needed) return;
+  in_use_ = slots_.size();
   relay_asked_ = 0;
   relay_missed_ = false;
   path.backoff.on_down(now, true);
@@ -86,25 +80,23 @@ void LinkPaths::on_relay_missed(Path& path, const std::string& why) {
   R2CCL_LOG(info, "no rank has relayed to rank %d yet: %s", end_.peer.value(), why.c_str());
 }
 
-// Returns whether the relay path is to end because an ordinary path has returned. `over_at`: when.
-bool LinkPaths::is_relay_surplus(const Path& path, TimeNs& over_at) const {
-  if (!path.spec.relay || !path.state.connected() || !path.standby || !opens()) return false;
-  if (!path.model.outstanding().empty()) return false;
+// Returns when the relay path is to end because an ordinary path has returned.
+TimeNs LinkPaths::relay_over_at() const {
+  const Path& path = *slots_.back().path;
+  if (!path.state.connected() || !path.standby || !opens()) return kNever;
+  if (!path.model.outstanding().empty()) return kNever;
   TimeNs since = kNever;
   for (const Path* other : all()) {
     if (!other->standby && serves(*other)) since = std::min(since, other->state.up_since());
   }
-  if (since == kNever) return false;
   // A silent path still seems up when the relay path opens.
-  over_at = std::max(since, path.state.up_since()) + kSurplusKept;
-  return true;
+  return since == kNever ? kNever : std::max(since, path.state.up_since()) + kSurplusKept;
 }
 
 void LinkPaths::end_surplus_relay(TimeNs now) {
-  Path& path = *slots_.back().path;
-  TimeNs over_at = kNever;
-  if (!is_relay_surplus(path, over_at) || now < over_at) return;
-  fail_path(path, DownCause::closing, DownCause::none, "an ordinary path has returned", now);
+  if (now < relay_over_at()) return;
+  fail_path(*slots_.back().path, DownCause::closing, DownCause::none,
+            "an ordinary path has returned", now);
 }
 
 }  // namespace r2ccl
