@@ -168,8 +168,8 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   bool may_dial(const Path& path) const;
   // link_paths_relay.cc
   void seek_relay(TimeNs now);
-  bool choose_relay(Path& path);
-  void go_through_relay(DialRequest& request);
+  std::optional<RelayRoute> choose_relay(Path& path);
+  void go_through(const RelayRoute& route, DialRequest& request);
   void on_relay_dialed(Path& path, const DialRequest& request);
   void on_relay_failed(PathSlot& slot, const DialFailure& failure);
   void on_relay_missed(Path& path, const std::string& why);
@@ -227,11 +227,11 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   NicSet drained_local_;
   NicSet drained_remote_;
   std::string last_dial_failure_;
-  std::optional<RelayRoute> relay_route_;  // of the latest attempt
-  size_t relay_turn_ = 0;                  // of the next attempt to find a rank that relays
-  size_t relay_asked_ = 0;                 // attempts of this search that failed
-  bool relay_sought_ = false;              // a search is on
-  bool relay_missed_ = false;              // the log has it that no rank relays
+  RelayRoute relay_route_;     // of the relay path's latest connection
+  size_t relay_turn_ = 0;      // of the next attempt to find a rank that relays
+  size_t relay_asked_ = 0;     // attempts of this search that failed
+  bool relay_sought_ = false;  // a search is on
+  bool relay_missed_ = false;  // the log has it that no rank relays
 };
 
 }  // namespace r2ccl

@@ -129,7 +129,7 @@ void LinkPaths::join(PathSlot& slot, TimeNs now) {
   slot.next_join = now + kJoinInterval;
   DialRequest request = request_to(path);
   request.opens = DialOpens::data;
-  if (path.spec.relay) go_through_relay(request);
+  if (path.spec.relay) go_through(relay_route_, request);
   request.shaken_within = limits::kHandshakeAgeMax;
   slot.dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, now);
   if (path.health.pings.empty() && path.control_writable()) events_.send_ping(path, now);
@@ -183,8 +183,9 @@ void LinkPaths::open(PathSlot& slot, TimeNs now) {
   // The processes of all ranks start at once, and may share few processors.
   if (is_first_dial(path)) request.shaken_within = limits::kHandshakeAgeMax;
   if (path.spec.relay) {
-    if (!choose_relay(path)) return;
-    go_through_relay(request);
+    const auto route = choose_relay(path);
+    if (!route) return;
+    go_through(*route, request);
   }
   slot.dialer->start(std::move(request), {host_.nonce(), host_.nonce()}, now);
 }

@@ -37,24 +37,23 @@ bool LinkPaths::is_cut_off(TimeNs now) const {
   return detector_.silence(now) >= kSilence;
 }
 
-// Returns false when no rank of another host is in reach.
-bool LinkPaths::choose_relay(Path& path) {
-  relay_route_ = host_.relay_route(end_.peer, relay_turn_);
-  if (!relay_route_ || mutated(Mutant::relay_never)) {
+// Returns none when no rank of another host is in reach.
+std::optional<RelayRoute> LinkPaths::choose_relay(Path& path) {
+  auto route = host_.relay_route(end_.peer, relay_turn_);
+  if (!route || mutated(Mutant::relay_never)) {
     on_relay_missed(path, "no third host is in reach");
-    return false;
+    return std::nullopt;
   }
-  relay_turn_ = relay_route_->turn;
-  return true;
+  relay_turn_ = route->turn;
+  return route;
 }
 
-void LinkPaths::go_through_relay(DialRequest& request) {
-  request.local_nic = relay_route_->local_nic;
-  request.remote = relay_route_->remote;
-  request.options.device = relay_route_->device;
-  request.options.source = relay_route_->source;
-  request.relay =
-      DialRelay{relay_route_->via, relay_route_->remote_nic, {host_.nonce(), host_.nonce()}};
+void LinkPaths::go_through(const RelayRoute& route, DialRequest& request) {
+  request.local_nic = route.local_nic;
+  request.remote = route.remote;
+  request.options.device = route.device;
+  request.options.source = route.source;
+  request.relay = DialRelay{route.via, route.remote_nic, {host_.nonce(), host_.nonce()}};
 }
 
 void LinkPaths::on_relay_dialed(Path& path, const DialRequest& request) {
@@ -63,6 +62,13 @@ void LinkPaths::on_relay_dialed(Path& path, const DialRequest& request) {
   ++relay_turn_;  // when this connection fails, or goes silent, another host comes first
   path.set_nic(request.local_nic);
   path.spec.remote = request.remote;
+  relay_route_ = {relay_turn_,
+                  request.relay->via,
+                  request.local_nic,
+                  request.relay->via_nic,
+                  request.options.device,
+                  request.options.source,
+                  request.remote};
 }
 
 // The kernel that answered is not the peer's.
