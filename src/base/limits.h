@@ -102,8 +102,8 @@ inline constexpr TimeNs kStateResendMin = 8 * kMillisecond;
 inline constexpr TimeNs kStateResendMax = 250 * kMillisecond;
 // A link checks its control streams by heartbeats this often.
 inline constexpr TimeNs kHeartbeatInterval = 1 * kSecond;
-// Control streams that the idle links of one rank check in that time, or one for each link where
-// there are more links. Where a rank has no more streams, it checks all of them.
+// Control streams that the idle links of one rank check in that time. A rank with no more streams
+// checks all of them.
 inline constexpr size_t kIdleChecksMax = 20;
 
 // --- connections ------------------------------------------------------------------------------

@@ -108,6 +108,7 @@ namespace r2ccl {
   X(tune_ask_kernel, "no new connection asks a silent peer's kernel")                             \
   X(tune_stops, "a stop of this rank counts against its paths")                                   \
   X(tune_heartbeat_ends, "both ends of a link send heartbeats")                                   \
+  X(tune_heartbeat_turns, "idle links take no turns, however many a rank has")                    \
   X(tune_heartbeat_work, "a link that works pings only some control streams")                     \
   X(tune_flap_penalty, "a path that flaps has no penalty")
 

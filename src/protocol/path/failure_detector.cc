@@ -27,7 +27,7 @@ constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
 // Later the detector asks less often.
 constexpr TimeNs kReconnectMin = 100 * kMillisecond;
 constexpr TimeNs kReconnectMax = 250 * kMillisecond;
-// A live control stream carries a heartbeat in each of these intervals.
+// A peer that runs is heard in each of these intervals.
 constexpr TimeNs kSilentHeartbeats = 3;
 // A pong on any control stream takes less than this when the peer runs. A longer one was a stop or
 // a clock step.
@@ -298,7 +298,7 @@ void FailureDetector::check_silence(TimeNs now) {
   const bool connected = heard_at_ != 0 && std::ranges::any_of(paths_, [](const PathEnd* path) {
                            return path->state.connected();
                          });
-  if (connected && now - heard_at_ > kSilentHeartbeats * limits::kHeartbeatInterval) {
+  if (connected && now - heard_at_ > kSilentHeartbeats * heartbeat_) {
     ping_peer(nullptr, now);
   }
   const TimeNs interval = reconnect_interval(now);

@@ -47,9 +47,10 @@ class FailureDetector {
     virtual TimeNs prompt_round_trip(TimeNs now) const = 0;
   };
 
-  // The paths of the link, by index; they must outlive the detector.
-  FailureDetector(Actions& actions, std::vector<PathEnd*> paths)
-      : actions_(actions), paths_(std::move(paths)) {
+  // The paths of the link, by index; they must outlive the detector. `heartbeat`: a peer that runs
+  // is heard so often.
+  FailureDetector(Actions& actions, std::vector<PathEnd*> paths, TimeNs heartbeat)
+      : actions_(actions), paths_(std::move(paths)), heartbeat_(heartbeat) {
     for (size_t i = 0; i < paths_.size(); ++i) R2CCL_CHECK(paths_[i]->index == i);
   }
 
@@ -122,6 +123,7 @@ class FailureDetector {
 
   Actions& actions_;
   const std::vector<PathEnd*> paths_;
+  const TimeNs heartbeat_;
   uint32_t ping_number_ = 1;     // number of the next ping; never 0
   TimeNs evidence_at_ = 0;       // <= heard_at_: the peer has acted on something sent at this time
   TimeNs heard_at_ = 0;          // a control frame last came at this time

@@ -59,7 +59,7 @@ class DetectorTest : public testing::Test {
       ends.push_back(paths_.back().get());
     }
     actions_.prompt = 10 * kMillisecond;
-    detector_ = std::make_unique<FailureDetector>(actions_, ends);
+    detector_ = std::make_unique<FailureDetector>(actions_, ends, kSecond);
     actions_.detector = detector_.get();
     for (const auto& path : paths_) {
       path->bring_up(kStart - kSecond);

@@ -5,9 +5,9 @@
 // check costs each end one frame.
 //
 // A link that carries chunks checks each of its streams in every interval. An idle link checks only
-// some of them, in turn: what it sends for nothing must not grow with ranks times NICs. The links
-// of a rank begin at different streams, so together they check each NIC far more often than each
-// path.
+// some of them, in turn, and where a rank has many links, these take turns too: what a rank sends
+// for nothing must not grow with ranks times NICs. The links of a rank begin at different streams,
+// so together they check each NIC far more often than each path.
 //
 // All links of a rank are due at the same moment, the same for all ranks whose clocks agree: one
 // wake-up serves the heartbeats of all links, and the pings of all peers. Noise that comes at the
@@ -28,10 +28,13 @@ namespace r2ccl {
 class Heartbeats {
  public:
   // `paths`: of the link, by index; they must outlive this. `opens`: this end opens them.
-  // `checks`: streams that an idle link checks in one interval, at least one. `shift`: the turns
-  // begin after the streams of so many intervals. Links of a rank with successive shifts check all
-  // NICs in each interval, as far as they check enough streams.
-  Heartbeats(std::vector<PathEnd*> paths, bool opens, size_t checks, size_t shift);
+  // `links`: of the rank. `shift`: the same at both ends; links of a rank with successive shifts
+  // have their turns in successive intervals, and check all NICs in each round of turns, as far as
+  // they check enough streams.
+  Heartbeats(std::vector<PathEnd*> paths, bool opens, size_t links, size_t shift);
+
+  // Returns the time in which each link of a rank with so many links has its turn.
+  static TimeNs idle_interval(size_t links);
 
   struct Now {
     TimeNs time = 0;
@@ -52,11 +55,14 @@ class Heartbeats {
 
  private:
   static bool takes_ping(const PathEnd& path, TimeNs now);
+  size_t wanted(const Now& now, bool works) const;
 
   const std::vector<PathEnd*> paths_;
   const bool opens_;
-  const size_t checks_;  // 1 to the number of paths
-  size_t cursor_;        // < the number of paths
+  const size_t checks_;     // of an idle link in its turn: 1 to the number of paths
+  const TimeNs idle_beat_;  // from one turn of an idle link to the next
+  const TimeNs turn_at_;    // < idle_beat_: the turns are so long after a multiple of idle_beat_
+  size_t cursor_;           // < the number of paths
   uint64_t work_ = UINT64_MAX;
   TimeNs next_at_ = 0;
   std::vector<PathEnd*> chosen_;  // kept for its memory

@@ -19,14 +19,14 @@ using Indexes = std::vector<size_t>;
 
 class HeartbeatsTest : public testing::Test {
  protected:
-  void make(size_t paths, bool opens, size_t checks, size_t shift = 0) {
+  void make(size_t paths, bool opens, size_t links, size_t shift = 0) {
     std::vector<PathEnd*> ends;
     for (size_t i = 0; i < paths; ++i) {
       paths_.push_back(std::make_unique<FakePath>(i));
       paths_.back()->bring_up(kStart);
       ends.push_back(paths_.back().get());
     }
-    heartbeats_ = std::make_unique<Heartbeats>(ends, opens, checks, shift);
+    heartbeats_ = std::make_unique<Heartbeats>(ends, opens, links, shift);
     now_.time = kStart;
     now_.heard_at = kStart;
     (void)take();  // the first interval of a link counts as work
@@ -52,13 +52,16 @@ class HeartbeatsTest : public testing::Test {
     return indexes;
   }
 
+  // Returns whether the interval ends less than this after the peer was heard.
+  bool next_is_within(TimeNs bound) const { return heartbeats_->next_at() - now_.heard_at < bound; }
+
   std::vector<std::unique_ptr<FakePath>> paths_;
   std::unique_ptr<Heartbeats> heartbeats_;
   Heartbeats::Now now_;
 };
 
 TEST_F(HeartbeatsTest, AnIdleLinkChecksItsStreamsInTurnAndEachOnceInAPeriod) {
-  make(5, true, 2, 3);
+  make(5, true, limits::kIdleChecksMax / 2, 3);
   EXPECT_EQ(heartbeats_->period(), 3 * kSecond);
   EXPECT_EQ(next(), (Indexes{1, 2})) << "the streams of three intervals come before";
   EXPECT_EQ(next(), (Indexes{3, 4}));
@@ -67,7 +70,7 @@ TEST_F(HeartbeatsTest, AnIdleLinkChecksItsStreamsInTurnAndEachOnceInAPeriod) {
 }
 
 TEST_F(HeartbeatsTest, ALinkThatCarriesChunksChecksAllItsStreams) {
-  make(3, true, 1);
+  make(3, true, limits::kIdleChecksMax);
   EXPECT_EQ(next().size(), 1u);
   ++now_.work;
   EXPECT_EQ(next(), (Indexes{1, 2, 0}));
@@ -75,13 +78,13 @@ TEST_F(HeartbeatsTest, ALinkThatCarriesChunksChecksAllItsStreams) {
 }
 
 TEST_F(HeartbeatsTest, SmallLinksCheckAllStreamsInEveryInterval) {
-  make(3, true, 20);
+  make(3, true, 1);
   EXPECT_EQ(heartbeats_->period(), kSecond);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(next(), (Indexes{0, 1, 2}));
 }
 
 TEST_F(HeartbeatsTest, TheEndThatDoesNotOpenPingsOnlyWhenItHearsNothing) {
-  make(3, false, 1);
+  make(3, false, limits::kIdleChecksMax);
   for (int i = 0; i < 5; ++i) {
     now_.heard_at = heartbeats_->next_at() - 900 * kMillisecond;
     EXPECT_EQ(next(), Indexes{});
@@ -90,8 +93,38 @@ TEST_F(HeartbeatsTest, TheEndThatDoesNotOpenPingsOnlyWhenItHearsNothing) {
   EXPECT_EQ(next().size(), 1u);
 }
 
+TEST_F(HeartbeatsTest, IdleLinksOfARankWithManyTakeTurns) {
+  constexpr size_t kLinks = 2 * limits::kIdleChecksMax + 1;
+  EXPECT_EQ(Heartbeats::idle_interval(kLinks), 3 * kSecond);
+  make(2, true, kLinks, 4);
+  EXPECT_EQ(heartbeats_->period(), 6 * kSecond);
+  std::vector<size_t> pinged;
+  for (int i = 0; i < 7; ++i) {
+    now_.heard_at = now_.time;
+    for (const size_t path : next()) {
+      EXPECT_EQ(now_.wall / kSecond % 3, 1) << "one interval after a multiple of three: shift 4";
+      pinged.push_back(path);
+    }
+  }
+  EXPECT_GE(pinged.size(), 2u);
+  EXPECT_LE(pinged.size(), 3u);
+  EXPECT_NE(pinged[0], pinged[1]);
+  ++now_.work;
+  EXPECT_EQ(next().size(), 2u) << "a link that works needs no turn";
+}
+
+TEST_F(HeartbeatsTest, ALinkThatHearsNothingInItsTurnWaitsForNoOther) {
+  for (const bool opens : {true, false}) {
+    paths_.clear();
+    make(2, opens, 2 * limits::kIdleChecksMax);
+    while (next_is_within(2500 * kMillisecond)) (void)next();
+    EXPECT_EQ(next().size(), 1u);
+    EXPECT_EQ(next().size(), 1u);
+  }
+}
+
 TEST_F(HeartbeatsTest, AnIntervalEndsWithASecondOfTheWallClock) {
-  make(2, true, 1);
+  make(2, true, limits::kIdleChecksMax);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ((heartbeats_->next_at() + kWallAhead) % kSecond, 0);
     (void)next();
@@ -103,7 +136,7 @@ TEST_F(HeartbeatsTest, AnIntervalEndsWithASecondOfTheWallClock) {
 }
 
 TEST_F(HeartbeatsTest, StreamsThatCannotAnswerOrHaveJustBeenPingedGiveTheirTurnAway) {
-  make(5, true, 1);
+  make(5, true, limits::kIdleChecksMax);
   paths_[0]->writable = false;
   paths_[1]->broken = DownCause::connection_lost;
   paths_[2]->is_paused = true;

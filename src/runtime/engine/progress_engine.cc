@@ -111,7 +111,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
   group_hosts();
   LinkSettings settings = options_.link;
-  settings.idle_checks = limits::kIdleChecksMax / std::max<size_t>(rank_table_.size() - 1, 1);
+  settings.links = std::max<size_t>(rank_table_.size() - 1, 1);
   for (const RankInfo& peer : rank_table_) {
     links_.emplace_back();
     if (peer.rank == self) continue;

@@ -23,7 +23,7 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
       settings_(settings),
       paths_(host, end_, paths, settings_, *this, *this),
       heartbeats_({paths_.with_relay().begin(), paths_.with_relay().end()}, paths_.opens(),
-                  settings_.idle_checks, static_cast<size_t>(self.value() + peer.value())),
+                  settings_.links, static_cast<size_t>(self.value() + peer.value())),
       channels_(peer),
       sender_(host, end_, settings_, channels_, paths_.scheduler(),
               {paths_.with_relay().begin(), paths_.with_relay().end()},

@@ -99,7 +99,7 @@ struct LinkSettings {
   bool monitor = true;  // false: no suspicion, probes or hedges; ledgers and acknowledgements stay
   bool damping = true;
   TimeNs cutoff = 300 * kSecond;
-  size_t idle_checks = SIZE_MAX;   // control streams that it checks in an interval while idle
+  size_t links = 1;                // of the rank
   LinkWitness* witness = nullptr;  // none in production
 };
 

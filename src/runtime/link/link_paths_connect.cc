@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mutant.h"
+#include "protocol/path/heartbeats.h"
 #include "runtime/link/link_paths.h"
 
 namespace r2ccl {
@@ -48,7 +49,7 @@ LinkPaths::LinkPaths(LinkHost& host, LinkEnd end, const std::vector<PathSpec>& s
       has_relay_(!slots_.empty() && slots_.back().path->spec.relay),
       in_use_(slots_.size() - (has_relay_ ? 1 : 0)),
       shown_(in_use_),
-      detector_(*this, path_ends()),
+      detector_(*this, path_ends(), Heartbeats::idle_interval(settings.links)),
       scheduler_(path_ends()),
       liveness_(specs.size(), settings.cutoff) {
   wants_data_ = mutated(Mutant::join_all);

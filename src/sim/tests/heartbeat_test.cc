@@ -131,6 +131,20 @@ TEST(Heartbeat, AnIdleJobChecksEachPathInItsPeriodAndEachNicSooner) {
   }
 }
 
+TEST(Heartbeat, TheIdleLinksOfARankWithManyTakeTurnsAndStillFindASilentNic) {
+  constexpr int kHosts = 42;  // 41 links: three intervals
+  IdleJob job(kHosts, 1);
+  const uint64_t before = job.frames();
+  job.run(9 * kSecond);
+  EXPECT_EQ(job.frames() - before, uint64_t{kHosts} * (kHosts - 1) * 3);
+  job.cluster().fabric().hole(job.cluster().nic(5, 0));
+  const TimeNs took =
+      job.time_until_down(20 * kSecond, [](int rank, const Link&, const Path& path) {
+        return rank == 5 && path.spec.local_nic == NicId(0);
+      });
+  EXPECT_LT(took, 4 * kSecond);
+}
+
 TEST(Heartbeat, AnIdleJobLosesASilentNicWithinSeconds) {
   IdleJob job(16, 8);
   job.cluster().fabric().hole(job.cluster().nic(5, 3));
