@@ -110,6 +110,7 @@ namespace r2ccl {
   X(tune_heartbeat_ends, "both ends of a link send heartbeats")                                   \
   X(tune_heartbeat_turns, "idle links take no turns, however many a rank has")                    \
   X(tune_heartbeat_work, "a link that works pings only some control streams")                     \
+  X(tune_full_queue, "a loss of a full queue counts as one of a bad NIC")                         \
   X(tune_flap_penalty, "a path that flaps has no penalty")
 
 enum class Mutant : uint8_t {

@@ -70,6 +70,7 @@ struct PacketCounts {
 // A transport's knowledge of a connection beyond its bytes, for `status` and the detector.
 struct ConnectionInfo {
   TimeNs smoothed_rtt_ns = 0;  // 0 when not known
+  TimeNs least_rtt_ns = 0;     // of late; 0 when not known
   uint64_t unsent_bytes = 0;   // accepted by write() but not yet passed to the wire
   // Bytes accepted by write() that the peer's kernel has not acknowledged; 0 when not known.
   uint64_t unacknowledged_bytes = 0;

@@ -9,8 +9,9 @@
 // verdict is the pair.
 //
 // It differs from 007, which ranks links by votes and always names one, because here a verdict that
-// names an innocent NIC is worse than none. Congestion also loses packets, and is no fault. Four
+// names an innocent NIC is worse than none. Congestion also loses packets, and is no fault. Five
 // tests hold it apart from a bad NIC; each has a wide margin:
+//  - a full queue explains the loss: the meter of the path sees it (loss_meter.h);
 //  - a full queue drops in bursts: evidence is the number of 125 ms periods with a loss, and not
 //    the number of packets, and at least two hosts must have seen it;
 //  - a fan-in hits all NICs of a host that carry as much: if they all lose, no NIC is named;
@@ -19,10 +20,7 @@
 //  - a late or reordered packet does not count, because the peer's D-SACK reports it.
 // The alternative not taken is active probing (trains of packets, as BADABING does): it would see
 // idle NICs too, but it adds load where the network is in trouble, and the control streams already
-// cross every pair of NICs with small packets all the time. The other alternative, telling
-// congestion from loss by the delay before each loss (Cen et al., End-to-End Differentiation of
-// Congestion and Wireless Losses, 2003), fails where the processor delays acknowledgements by more
-// than a queue does.
+// cross every pair of NICs with small packets all the time.
 #pragma once
 
 #include <compare>

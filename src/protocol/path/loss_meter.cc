@@ -4,8 +4,20 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
+
+// Notes the queue of the path, and returns whether it is at least half of the longest one of the
+// window. A queue that is shorter than the empty path is none.
+bool LossMeter::queue_is_full(const Counters& counters, Period& now_running) {
+  const TimeNs queue = counters.round_trip - counters.least_round_trip;
+  now_running.queue = std::max(now_running.queue, queue);
+  TimeNs longest = 0;
+  for (const Period& each : periods_) longest = std::max(longest, each.queue);
+  return counters.round_trip > 0 && queue >= counters.least_round_trip && 2 * queue >= longest &&
+         !mutated(Mutant::tune_full_queue);
+}
 
 void LossMeter::sample(size_t connection, const Counters& counters, TimeNs now) {
   R2CCL_CHECK(connection < last_.size() && now >= 0);
@@ -22,9 +34,11 @@ void LossMeter::sample(size_t connection, const Counters& counters, TimeNs now) 
   now_running.sent += static_cast<uint32_t>(std::min<uint64_t>(sent, UINT32_MAX / kPeriods));
   sent_ += sent;
   last.sent = counters.sent;
+  const bool full = queue_is_full(counters, now_running);
   if (counters.delivered <= last.delivered && counters.lost > last.lost) return;
   const auto lost = static_cast<int64_t>(counters.lost) - static_cast<int64_t>(last.lost);
   now_running.lost += static_cast<int32_t>(lost);
+  now_running.fault = now_running.fault || (lost > 0 && !full);
   lost_ += lost;
   last.lost = counters.lost;
   last.delivered = counters.delivered;
@@ -54,12 +68,12 @@ LossCount LossMeter::count(TimeNs now) const {
   int64_t lost = -in_vain;
   // The loss may have begun late in the first period, after many packets that passed.
   const int64_t from = second <= newest ? first + 1 : first <= newest ? first : oldest;
-  if (first < from && from <= newest) ++count.lossy;
+  if (first < from && from <= newest && period(first).fault) ++count.lossy;
   for (int64_t n = from; n <= latest; ++n) {
     const Period& each = period(n);
     count.sent += std::min<uint32_t>(each.sent, UINT32_MAX / kPeriods);
     count.periods += each.sent > 0 ? 1 : 0;
-    count.lossy += each.lost > 0 ? 1 : 0;
+    count.lossy += each.lost > 0 && each.fault ? 1 : 0;
     lost += std::max<int32_t>(each.lost, 0);
   }
   count.lossy -= static_cast<uint32_t>(std::min<int64_t>(count.lossy, in_vain));

@@ -66,6 +66,43 @@ TEST(LossMeter, DoesNotCountAStallAsALossBecauseTheOtherConnectionDelivers) {
   EXPECT_EQ(meter.count(7 * kPeriod).lost, 0U);
 }
 
+// Returns the count after 8 periods, each with a loss. Its round trip is the last of the window
+// when the loss is known; between two losses it is `between`.
+LossCount count_with_queues(TimeNs at_loss, TimeNs between, TimeNs least) {
+  LossMeter meter;
+  LossMeter::Counters counters{.sent = 100, .delivered = 90, .least_round_trip = least};
+  for (int period = 1; period <= 8; ++period) {
+    counters.sent += 100;
+    counters.delivered += 100;
+    counters.round_trip = between;
+    meter.sample(LossMeter::kData, counters, period * kPeriod);
+    counters.lost += 1;
+    counters.delivered += 1;
+    counters.round_trip = at_loss;
+    meter.sample(LossMeter::kData, counters, period * kPeriod + kPeriod / 2);
+  }
+  return meter.count(8 * kPeriod);
+}
+
+TEST(LossMeter, APeriodWhoseLossesAreThoseOfAFullQueueIsNoneWithALoss) {
+  constexpr TimeNs kLeast = 50 * kMicrosecond;
+  const LossCount full = count_with_queues(11 * kMillisecond, 8 * kMillisecond, kLeast);
+  EXPECT_EQ(full.lost, 7U) << "packets count all the same";
+  EXPECT_EQ(full.lossy, 0U);
+  EXPECT_EQ(count_with_queues(5 * kMillisecond, 8 * kMillisecond, kLeast).lossy, 0U);
+  EXPECT_EQ(count_with_queues(3 * kMillisecond, 8 * kMillisecond, kLeast).lossy, 8U)
+      << "less than half of the longest queue";
+}
+
+TEST(LossMeter, AQueueShorterThanTheEmptyPathIsNone) {
+  constexpr TimeNs kLeast = 50 * kMicrosecond;
+  EXPECT_EQ(count_with_queues(90 * kMicrosecond, 80 * kMicrosecond, kLeast).lossy, 8U);
+}
+
+TEST(LossMeter, WithoutRoundTripsEveryLossCounts) {
+  EXPECT_EQ(count_with_queues(0, 0, 0).lossy, 8U);
+}
+
 TEST(LossMeter, ForgetsCountsOlderThanItsWindow) {
   const std::vector<Step> steps = {{1, {100, 5, 90}}, {2, {200, 9, 190}}};
   EXPECT_GT(count_of(steps, 30).lost, 0U);

@@ -23,11 +23,14 @@ bool is_bad_memory(const IoResult& end) {
   return end.kind == IoKind::refused && end.error == EFAULT;
 }
 
-LossMeter::Counters loss_counters(const PacketCounts& counts) {
+LossMeter::Counters loss_counters(const ConnectionInfo& info) {
+  const PacketCounts& counts = info.packets;
   const uint64_t in_vain = mutated(Mutant::loss_in_vain) ? 0 : counts.spurious;
   return {.sent = counts.sent,
           .lost = counts.retransmitted - std::min(in_vain, counts.retransmitted),
-          .delivered = counts.delivered};
+          .delivered = counts.delivered,
+          .round_trip = info.smoothed_rtt_ns,
+          .least_round_trip = info.least_rtt_ns};
 }
 
 }  // namespace
@@ -196,7 +199,7 @@ void Path::sample_losses(TimeNs now) {
   const auto sample = [&](size_t which, const Connection& connection, bool idle) {
     if (std::exchange(losses_settled_[which], idle) && idle) return;
     const ConnectionInfo info = connection.info();
-    losses_.sample(which, loss_counters(info.packets), now);
+    losses_.sample(which, loss_counters(info), now);
     if (which == LossMeter::kData) {
       busy_rate.sample(info.acknowledged_bytes, info.busy_ns, info.unlimited_bytes_per_ns);
     }

@@ -189,7 +189,9 @@ bool Flow::writable(int side) const {
 ConnectionInfo Flow::info(int side) const {
   const Stream& outgoing = streams_[index(side)];
   const TimeNs silent = network_.engine().now() - sides_[index(side)].answered_at;
-  return {.unsent_bytes = outgoing.unsent(),
+  return {.smoothed_rtt_ns = outgoing.smoothed_round_trip(),
+          .least_rtt_ns = outgoing.least_round_trip(),
+          .unsent_bytes = outgoing.unsent(),
           .unacknowledged_bytes = outgoing.unacknowledged(),
           .packets = outgoing.packets(),
           .unanswered_ns = unanswered_time(outgoing.in_flight(), silent)};

@@ -136,7 +136,7 @@ std::optional<Segment> Flow::on_turn(int side) {
     at(side).has_turn = false;
     return std::nullopt;
   }
-  const Segment segment = stream(side).take_segment();
+  const Segment segment = stream(side).take_segment(network_.engine().now());
   arm_timer(side);
   touch(side);  // few bytes are unsent: they may have fallen below the writer's low-water mark
   return segment;
@@ -182,7 +182,7 @@ void Flow::send_ack(int from) {
 void Flow::on_ack(int side, const StreamAck& ack) {
   Side& self = at(side);
   note_answer(side);
-  if (stream(side).on_ack(ack)) {
+  if (stream(side).on_ack(ack, network_.engine().now())) {
     self.backoff = 0;
     self.deadline = kNever;
     touch(side);

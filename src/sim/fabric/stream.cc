@@ -60,10 +60,14 @@ uint64_t Stream::sendable() const {
   return limit > next_ ? limit - next_ : 0;
 }
 
-Segment Stream::take_segment() {
+Segment Stream::take_segment(TimeNs now) {
   const Segment segment{next_, std::min(sendable(), limits_.segment_bytes)};
   R2CCL_CHECK(segment.length > 0);
   next_ += segment.length;
+  if (next_ > highest_sent_ && timed_end_ == 0) {
+    timed_end_ = next_;
+    timed_at_ = now;
+  }
   if (next_ > highest_sent_) packets_sent_ += packets_of(next_ - highest_sent_);
   highest_sent_ = std::max(highest_sent_, next_);
   return segment;
@@ -78,7 +82,17 @@ PacketCounts Stream::packets() const {
   return counts;
 }
 
-bool Stream::on_ack(const StreamAck& ack) {
+void Stream::time_round_trip(TimeNs now) {
+  if (timed_end_ == 0 || acknowledged_ < timed_end_) return;
+  timed_end_ = 0;
+  const TimeNs sample = std::max<TimeNs>(now - timed_at_, 1);
+  smoothed_round_trip_ = smoothed_round_trip_ == 0
+                             ? sample
+                             : smoothed_round_trip_ + (sample - smoothed_round_trip_) / 8;
+  least_round_trip_ = least_round_trip_ == 0 ? sample : std::min(least_round_trip_, sample);
+}
+
+bool Stream::on_ack(const StreamAck& ack, TimeNs now) {
   const bool opened = ack.edge > edge_;
   edge_ = std::max(edge_, ack.edge);
   if (ack.duplicate && std::exchange(repair_counts_, false)) ++spurious_;
@@ -87,6 +101,7 @@ bool Stream::on_ack(const StreamAck& ack) {
     packets_delivered_ += packets_of(ack.acknowledged - acknowledged_);
     acknowledged_ = ack.acknowledged;
     next_ = std::max(next_, acknowledged_);
+    time_round_trip(now);
     return true;
   }
   // A second acknowledgement for the same byte while later bytes are on their way: a segment was
@@ -96,6 +111,7 @@ bool Stream::on_ack(const StreamAck& ack) {
     recover_ = next_;
     shrink_window();
     next_ = acknowledged_;
+    timed_end_ = 0;
     ++retransmissions_;
     repair_counts_ = true;
     return true;
@@ -109,6 +125,7 @@ void Stream::on_timeout() {
   shrink_window();
   congestion_window_ = std::min(congestion_window_, limits_.segment_bytes);
   next_ = acknowledged_;
+  timed_end_ = 0;
   ++retransmissions_;
   repair_counts_ = true;
 }

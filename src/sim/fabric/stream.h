@@ -63,10 +63,10 @@ class Stream {
 
   // --- the sender's kernel ---
   uint64_t sendable() const;
-  Segment take_segment();  // requires sendable() > 0
+  Segment take_segment(TimeNs now);  // requires sendable() > 0
   uint64_t congestion_window() const { return congestion_window_; }
   // Returns true when the writer may have more room or the sender more to send.
-  bool on_ack(const StreamAck& ack);
+  bool on_ack(const StreamAck& ack, TimeNs now);
   // Retransmits from the first unacknowledged byte, one segment at a time until an answer arrives.
   void on_timeout();
   bool window_closed() const { return next_ < end() && next_ >= edge_ && next_ == acknowledged_; }
@@ -76,6 +76,8 @@ class Stream {
   bool all_acknowledged() const { return acknowledged_ == end(); }
   // Counts as a kernel with selective acknowledgements would: going back once repairs one packet.
   PacketCounts packets() const;
+  TimeNs smoothed_round_trip() const { return smoothed_round_trip_; }  // 0: not known
+  TimeNs least_round_trip() const { return least_round_trip_; }        // 0: not known
 
   // --- the receiver's kernel ---
   // Returns true when bytes (or the end) became readable.
@@ -122,6 +124,7 @@ class Stream {
   std::span<const std::byte> next_in_place(size_t most);
   size_t take_plain(const iovec& slice);
   void on_taken();
+  void time_round_trip(TimeNs now);
   void grow_window(uint64_t acknowledged);
   void shrink_window();
   uint64_t end() const { return written_ + (finished_ ? 1 : 0); }
@@ -157,6 +160,11 @@ class Stream {
   // A small segment is a packet of its own: a stream of few bytes delivers packets, too.
   uint64_t packets_sent_ = 0;
   uint64_t packets_delivered_ = 0;  // <= packets_sent_
+  // One byte at a time is timed, and none that was sent twice (Karn and Partridge, SIGCOMM 1987).
+  uint64_t timed_end_ = 0;  // 0: none
+  TimeNs timed_at_ = 0;
+  TimeNs smoothed_round_trip_ = 0;
+  TimeNs least_round_trip_ = 0;
   uint64_t retransmissions_ = 0;
   uint64_t spurious_ = 0;
   bool repeated_ = false;       // the last segment had arrived before

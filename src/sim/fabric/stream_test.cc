@@ -24,8 +24,8 @@ TEST(Stream, GathersAndScattersAcrossTheEndOfItsRing) {
     const iovec slices[] = {{base + at, step / 2}, {base + at + step / 2, step - step / 2}};
     ASSERT_EQ(stream.write(slices), step);
     at += step;
-    while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
-    stream.on_ack(stream.make_ack());
+    while (stream.sendable() > 0) stream.on_segment(stream.take_segment(0));
+    stream.on_ack(stream.make_ack(), 0);
     std::vector<std::byte> first(1000), second(5000);
     const iovec into[] = {slice_of(first), slice_of(second)};
     const size_t count = stream.read(into);
@@ -41,8 +41,8 @@ TEST(Stream, GivesItsMemoryToOthersOnceAllBytesAreTaken) {
   const auto bytes = pattern_bytes(5000);
   for (int round = 0; round < 2; ++round) {
     ASSERT_EQ(write(stream, bytes), bytes.size());
-    stream.on_segment(stream.take_segment());
-    stream.on_ack(stream.make_ack());
+    stream.on_segment(stream.take_segment(0));
+    stream.on_ack(stream.make_ack(), 0);
     std::vector<std::byte> got(bytes.size());
     const iovec into = slice_of(got);
     const iovec half{got.data(), got.size() / 2};
@@ -64,7 +64,7 @@ TEST(Stream, BytesInPlaceAreReadFromTheirSourceUntilItIsReleased) {
   ASSERT_EQ(write(stream, source), source.size());
   stream.keep_in_place(stream.written(), source);
   ASSERT_EQ(write(stream, header), header.size());
-  while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
+  while (stream.sendable() > 0) stream.on_segment(stream.take_segment(0));
   std::ranges::fill(source, std::byte{2});
   std::vector<std::byte> got(2000);
   iovec into = slice_of(got);
@@ -83,25 +83,44 @@ TEST(Stream, BytesInPlaceAreReadFromTheirSourceUntilItIsReleased) {
   EXPECT_EQ(got[850], std::byte{9});
 }
 
+TEST(Stream, TimesRoundTripsOfBytesThatWereSentOnce) {
+  RingPool rings;
+  Stream stream({.initial_window_bytes = 64 * 1024, .segment_bytes = 16 * 1024}, 0, rings);
+  EXPECT_EQ(stream.smoothed_round_trip(), 0);
+  ASSERT_EQ(write(stream, pattern_bytes(64 * 1024)), 64u * 1024);
+  stream.on_segment(stream.take_segment(1000));
+  EXPECT_TRUE(stream.on_ack(stream.make_ack(), 9000));
+  EXPECT_EQ(stream.smoothed_round_trip(), 8000);
+  stream.on_segment(stream.take_segment(10'000));
+  EXPECT_TRUE(stream.on_ack(stream.make_ack(), 26'000));
+  EXPECT_EQ(stream.smoothed_round_trip(), 9000) << "an eighth of the way to 16 us";
+  EXPECT_EQ(stream.least_round_trip(), 8000);
+  stream.take_segment(30'000);  // lost
+  stream.on_timeout();
+  stream.on_segment(stream.take_segment(900'000));
+  EXPECT_TRUE(stream.on_ack(stream.make_ack(), 990'000));
+  EXPECT_EQ(stream.smoothed_round_trip(), 9000) << "which of the two was acknowledged is unknown";
+}
+
 TEST(Stream, ASegmentBeyondALostOneIsNotReadableAndTheLossIsRepairedOnce) {
   RingPool rings;
   Stream stream({.initial_window_bytes = 64 * 1024}, 0, rings);
   ASSERT_EQ(write(stream, pattern_bytes(64 * 1024)), 64u * 1024);
-  stream.take_segment();  // lost
-  const Segment second = stream.take_segment();
-  const Segment third = stream.take_segment();
+  stream.take_segment(0);  // lost
+  const Segment second = stream.take_segment(0);
+  const Segment third = stream.take_segment(0);
   EXPECT_FALSE(stream.on_segment(second));
-  EXPECT_TRUE(stream.on_ack(stream.make_ack()));  // a repeated acknowledgement: go back
+  EXPECT_TRUE(stream.on_ack(stream.make_ack(), 0));  // a repeated acknowledgement: go back
   EXPECT_FALSE(stream.on_segment(third));
-  EXPECT_FALSE(stream.on_ack(stream.make_ack()));  // not twice
-  EXPECT_EQ(stream.take_segment().offset, 0u);
+  EXPECT_FALSE(stream.on_ack(stream.make_ack(), 0));  // not twice
+  EXPECT_EQ(stream.take_segment(0).offset, 0u);
   EXPECT_EQ(stream.packets().retransmitted, 1u);
 }
 
 // Delivers everything that the stream may send, and acknowledges it.
 void round_trip(Stream& stream) {
-  while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
-  stream.on_ack(stream.make_ack());
+  while (stream.sendable() > 0) stream.on_segment(stream.take_segment(0));
+  stream.on_ack(stream.make_ack(), 0);
 }
 
 TEST(Stream, ItsWindowDoublesEachRoundTripUpToTheBufferAndOnlyWhileItLimits) {
@@ -126,11 +145,11 @@ TEST(Stream, ALossHalvesItsWindowAndATimeoutLeavesOneSegment) {
   RingPool rings;
   Stream stream({.initial_window_bytes = 128 * 1024}, 0, rings);
   write(stream, pattern_bytes(128 * 1024));
-  stream.take_segment();  // lost
-  while (stream.sendable() > 0) stream.on_segment(stream.take_segment());
-  stream.on_ack(stream.make_ack());
+  stream.take_segment(0);  // lost
+  while (stream.sendable() > 0) stream.on_segment(stream.take_segment(0));
+  stream.on_ack(stream.make_ack(), 0);
   EXPECT_EQ(stream.congestion_window(), 64u * 1024);
-  while (stream.sendable() > 0) stream.take_segment();  // lost, too
+  while (stream.sendable() > 0) stream.take_segment(0);  // lost, too
   stream.on_timeout();
   EXPECT_EQ(stream.congestion_window(), StreamLimits{}.segment_bytes);
 }
@@ -140,15 +159,15 @@ TEST(Stream, ASmallSegmentCountsAsAPacketWhenItIsSentAndWhenItIsDelivered) {
   Stream stream({}, 0, rings);
   for (uint64_t packets = 1; packets <= 5; ++packets) {
     write(stream, pattern_bytes(20));
-    stream.take_segment();
+    stream.take_segment(0);
     EXPECT_EQ(stream.packets().sent, packets);
     EXPECT_EQ(stream.packets().delivered, packets - 1);
     stream.on_segment({20 * (packets - 1), 20});
-    stream.on_ack(stream.make_ack());
+    stream.on_ack(stream.make_ack(), 0);
     EXPECT_EQ(stream.packets().delivered, packets);
   }
   write(stream, pattern_bytes(14'480));
-  stream.take_segment();
+  stream.take_segment(0);
   EXPECT_EQ(stream.packets().sent, 15u);
 }
 
@@ -157,7 +176,7 @@ TEST(Stream, TheEndIsSeenAfterTheLastByte) {
   Stream stream({}, 0, rings);
   write(stream, pattern_bytes(10));
   stream.finish();
-  stream.on_segment(stream.take_segment());
+  stream.on_segment(stream.take_segment(0));
   EXPECT_FALSE(stream.ended());
   std::vector<std::byte> buffer(100);
   const iovec slice = slice_of(buffer);

@@ -107,6 +107,7 @@ ConnectionInfo TcpConnection::info() const {
   socklen_t length = sizeof kernel;
   if (getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &kernel, &length) != 0) return {};
   return {.smoothed_rtt_ns = static_cast<TimeNs>(kernel.tcpi_rtt) * kMicrosecond,
+          .least_rtt_ns = static_cast<TimeNs>(kernel.tcpi_min_rtt) * kMicrosecond,
           .unsent_bytes = kernel.tcpi_notsent_bytes,
           .unacknowledged_bytes = written_ - std::min<uint64_t>(kernel.tcpi_bytes_acked, written_),
           .packets = {.sent = kernel.tcpi_data_segs_out,
