@@ -25,8 +25,8 @@ NAMED_MAX_S = 2.0
 # Longer than the target, to see verdicts that come too late, or name others.
 WATCHED_S = 5.0
 AFTER_S = 1.0
-LOSSY = re.compile(r"(h\d+):\d+:\d+ R2CCL WARN (.*): lossy, ([0-9.e+]+) % of the packets")
-OTHER = re.compile(r"(h\d+):\d+:\d+ R2CCL WARN (.*): \w+, \d+ bytes replayed$")
+LOSSY = re.compile(r"(h\d+):\d+:\d+ \[\d+\] R2CCL WARN (.*): lossy, ([0-9.e+]+) % of the packets")
+OTHER = re.compile(r"(h\d+):\d+:\d+ \[\d+\] R2CCL WARN (.*): \w+, \d+ bytes replayed$")
 
 
 def told(reader, pattern):

@@ -10,12 +10,14 @@ namespace r2ccl {
 
 // Notes the queue of the path, and returns whether it is at least half of the longest one of the
 // window. A queue that is shorter than the empty path is none.
-bool LossMeter::queue_is_full(const Counters& counters, Period& now_running) {
+bool LossMeter::queue_is_full(const Counters& counters, int64_t lost, uint64_t sent,
+                              Period& now_running) {
   const TimeNs queue = counters.round_trip - counters.least_round_trip;
   now_running.queue = std::max(now_running.queue, queue);
   TimeNs longest = 0;
   for (const Period& each : periods_) longest = std::max(longest, each.queue);
-  return counters.round_trip > 0 && queue >= counters.least_round_trip && 2 * queue >= longest &&
+  const bool known = counters.round_trip > 0 && 4 * lost < static_cast<int64_t>(sent);
+  return known && queue >= counters.least_round_trip && 2 * queue >= longest &&
          !mutated(Mutant::tune_full_queue);
 }
 
@@ -34,9 +36,9 @@ void LossMeter::sample(size_t connection, const Counters& counters, TimeNs now) 
   now_running.sent += static_cast<uint32_t>(std::min<uint64_t>(sent, UINT32_MAX / kPeriods));
   sent_ += sent;
   last.sent = counters.sent;
-  const bool full = queue_is_full(counters, now_running);
-  if (counters.delivered <= last.delivered && counters.lost > last.lost) return;
   const auto lost = static_cast<int64_t>(counters.lost) - static_cast<int64_t>(last.lost);
+  const bool full = queue_is_full(counters, lost, sent, now_running);
+  if (counters.delivered <= last.delivered && counters.lost > last.lost) return;
   now_running.lost += static_cast<int32_t>(lost);
   now_running.fault = now_running.fault || (lost > 0 && !full);
   lost_ += lost;

@@ -13,7 +13,9 @@
 // shrinks the window. So a period counts as one with a loss only if the queue was less than half
 // full, by the round trip: the Spike test, for round trips in place of one-way ones (Cen, Cosman,
 // Voelker, End-to-End Differentiation of Congestion and Wireless Losses, IEEE/ACM ToN 2003). Its
-// errors do little harm here: a bad NIC has many periods with a loss, and enough of them count.
+// errors do little harm here: a bad NIC has many periods with a loss, and enough of them count. A
+// connection that loses a quarter of its packets has no round trip to go by, because those of
+// retransmissions do not count (Karn and Partridge, SIGCOMM 1987).
 #pragma once
 
 #include <array>
@@ -79,7 +81,8 @@ class LossMeter {
     bool fault = false;  // some loss of it was not of a full queue
     TimeNs queue = 0;    // the longest time that packets waited
   };
-  bool queue_is_full(const Counters& counters, Period& now_running);
+  // `lost`: packets of the last `sent`.
+  bool queue_is_full(const Counters& counters, int64_t lost, uint64_t sent, Period& now_running);
   static int64_t number_of(TimeNs at) { return at / kPeriod; }
   Period& period(int64_t number) { return periods_[static_cast<size_t>(number) % kPeriods]; }
   const Period& period(int64_t number) const {

@@ -68,7 +68,7 @@ TEST(LossMeter, DoesNotCountAStallAsALossBecauseTheOtherConnectionDelivers) {
 
 // Returns the count after 8 periods, each with a loss. Its round trip is the last of the window
 // when the loss is known; between two losses it is `between`.
-LossCount count_with_queues(TimeNs at_loss, TimeNs between, TimeNs least) {
+LossCount count_with_queues(TimeNs at_loss, TimeNs between, TimeNs least, uint64_t lost = 1) {
   LossMeter meter;
   LossMeter::Counters counters{.sent = 100, .delivered = 90, .least_round_trip = least};
   for (int period = 1; period <= 8; ++period) {
@@ -76,8 +76,9 @@ LossCount count_with_queues(TimeNs at_loss, TimeNs between, TimeNs least) {
     counters.delivered += 100;
     counters.round_trip = between;
     meter.sample(LossMeter::kData, counters, period * kPeriod);
-    counters.lost += 1;
-    counters.delivered += 1;
+    counters.sent += 20;
+    counters.lost += lost;
+    counters.delivered += 20 - lost;
     counters.round_trip = at_loss;
     meter.sample(LossMeter::kData, counters, period * kPeriod + kPeriod / 2);
   }
@@ -92,6 +93,12 @@ TEST(LossMeter, APeriodWhoseLossesAreThoseOfAFullQueueIsNoneWithALoss) {
   EXPECT_EQ(count_with_queues(5 * kMillisecond, 8 * kMillisecond, kLeast).lossy, 0U);
   EXPECT_EQ(count_with_queues(3 * kMillisecond, 8 * kMillisecond, kLeast).lossy, 8U)
       << "less than half of the longest queue";
+}
+
+TEST(LossMeter, AConnectionThatLosesAQuarterHasNoRoundTripToGoBy) {
+  constexpr TimeNs kRoundTrip = 8 * kMillisecond;
+  EXPECT_EQ(count_with_queues(kRoundTrip, kRoundTrip, kMicrosecond, 4).lossy, 0U);
+  EXPECT_EQ(count_with_queues(kRoundTrip, kRoundTrip, kMicrosecond, 5).lossy, 8U);
 }
 
 TEST(LossMeter, AQueueShorterThanTheEmptyPathIsNone) {
