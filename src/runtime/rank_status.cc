@@ -66,6 +66,32 @@ RankSummary::Trouble trouble_of(const Link& link, const Path& path, TimeNs start
   return trouble;
 }
 
+// Returns a rank whose NIC has the address; kNoRank: none has.
+Rank rank_at(const std::vector<RankInfo>& rank_table, const Address& address) {
+  for (const RankInfo& info : rank_table) {
+    for (const NicInfo& nic : info.nics) {
+      const auto same = [&](const Address& each) {
+        return each.family == address.family && each.bytes == address.bytes;
+      };
+      if (std::ranges::any_of(nic.addresses, same)) return info.rank;
+    }
+  }
+  return kNoRank;
+}
+
+RankSummary::Relay relay_of(const std::vector<RankInfo>& rank_table, const Link& link,
+                            const Path& path) {
+  RankSummary::Relay relay;
+  relay.peer = link.peer();
+  relay.dials = link.opens_paths();
+  relay.via = relay.dials ? link.relayed_by() : rank_at(rank_table, path.spec.remote.address);
+  relay.standby = path.stands_by();
+  relay.phase = path.state.phase();
+  relay.sent = path.total_bytes_sent();
+  relay.received = path.total_bytes_received();
+  return relay;
+}
+
 }  // namespace
 
 RankStatus::RankStatus(RankRuntime& rank)
@@ -125,6 +151,9 @@ void RankStatus::add_links(RankSummary& summary) {
     summary.hedged += link->hedged_bytes();
     summary.retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
+      if (path->spec.relay && path->state.connected()) {
+        summary.relays.push_back(relay_of(engine.rank_table(), *link, *path));
+      }
       if (path->spec.control_only || path->spec.relay || path->stands_by()) continue;
       const NicId nic = path->spec.local_nic;
       RankSummary::Line& within_host = path->spec.is_shm() ? shm : loopback;

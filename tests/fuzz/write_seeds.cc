@@ -130,6 +130,7 @@ void write_admin(Seeds& seeds) {
   summary.blocker.rank = Rank(0);
   summary.nics.push_back({.nic = NicId(0), .sent = 70'000, .received = 1, .paths_up = 1});
   summary.troubles.push_back({.peer = Rank(0), .nic = NicId(0), .peer_nic = NicId(1)});
+  summary.relays.push_back({.peer = Rank(2), .via = Rank(1), .dials = true, .sent = 4096});
   seeds.write("rank_summary", "full", encode(summary));
   seeds.write("rank_summary", "empty", encode(RankSummary()));
 

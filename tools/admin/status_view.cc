@@ -206,6 +206,50 @@ std::string cause_text(const json& member, const json& trouble) {
   return peer_cause + " (seen by rank " + count_text(trouble, "peer") + ")";
 }
 
+const json* find_member(const json& job, const json& rank) {
+  for (const json& member : list_of(job, "members")) {
+    if (member.is_object() && member.value("rank", json()) == rank) return &member;
+  }
+  return nullptr;
+}
+
+// Returns whether the other end of the relay path tells of it too, and opens it.
+bool opened_by_peer(const json& job, const json& member, const json& relay) {
+  const json* peer = find_member(job, relay.is_object() ? relay.value("peer", json()) : json());
+  if (peer == nullptr) return false;
+  const json& theirs = list_of(*peer, "relays");
+  return std::any_of(theirs.begin(), theirs.end(), [&](const json& each) {
+    return flag_of(each, "opens") && count_text(each, "peer") == count_text(member, "rank");
+  });
+}
+
+// Only the end that opens the path knows the rank, not just its host.
+std::string via_text(const json& relay) {
+  const std::string host = text_of(relay, "via_host");
+  if (host.empty()) return "?";
+  if (number_of(relay, "via", -1) < 0) return "host " + host;
+  return "rank " + count_text(relay, "via") + " (host " + host + ")";
+}
+
+// Both ends report such a path; the end that opens it knows the rank that relays.
+std::string relays_text(const json& job) {
+  std::vector<TextRow> rows = {{"rank", "to rank", "through", "state", "tx MB/s", "rx MB/s"}};
+  double left_out = 0;
+  for (const json& member : list_of(job, "members")) {
+    left_out += number_of(member, "relays_left_out");
+    for (const json& relay : list_of(member, "relays")) {
+      if (!flag_of(relay, "opens") && opened_by_peer(job, member, relay)) continue;
+      rows.push_back({count_text(member, "rank"), count_text(relay, "peer"), via_text(relay),
+                      text_of(relay, "state"), rate_text(relay, "tx_MBps"),
+                      rate_text(relay, "rx_MBps")});
+    }
+  }
+  if (rows.size() == 1 && left_out == 0) return "";
+  std::string text = "paths through a third host:\n" + layout(rows);
+  if (left_out > 0) text += "and " + number_text(left_out, 0) + " more\n";
+  return text + "\n";
+}
+
 bool drained_any(const json& job) {
   for (const json& member : list_of(job, "members")) {
     for (const json& nic : list_of(member, "nics")) {
@@ -278,18 +322,24 @@ std::string verdicts_text(const json& job) {
   return text;
 }
 
-const json* find_member(const json& job, const json& rank) {
-  for (const json& member : list_of(job, "members")) {
-    if (member.is_object() && member.value("rank", json()) == rank) return &member;
-  }
-  return nullptr;
+// Sets the rates of a NIC or a relay path from its bytes and those of `ms` before.
+void add_rate(const json& before, double ms, json* entry) {
+  (*entry)["tx_MBps"] = (number_of(*entry, "tx_bytes") - number_of(before, "tx_bytes")) / ms / 1e3;
+  (*entry)["rx_MBps"] = (number_of(*entry, "rx_bytes") - number_of(before, "rx_bytes")) / ms / 1e3;
 }
 
-const json* find_nic(const json& member, const std::string& name) {
-  for (const json& nic : list_of(member, "nics")) {
-    if (text_of(nic, "name") == name) return &nic;
+// Does so for each entry of the list. `key` is the field that tells its entries apart.
+void add_list_rates(const json& before, double ms, const char* list, const char* key,
+                    json* member) {
+  if (list_of(*member, list).empty()) return;
+  for (json& entry : (*member)[list]) {
+    if (!entry.is_object()) continue;
+    for (const json& old : list_of(before, list)) {
+      if (!old.is_object() || old.value(key, json()) != entry.value(key, json())) continue;
+      add_rate(old, ms, &entry);
+      break;
+    }
   }
-  return nullptr;
 }
 
 }  // namespace
@@ -297,17 +347,13 @@ const json* find_nic(const json& member, const std::string& name) {
 void add_rates(const json& before, json* job) {
   if (!job->is_object() || !job->contains("members") || !(*job)["members"].is_array()) return;
   for (json& member : (*job)["members"]) {
-    if (!answered(member) || list_of(member, "nics").empty()) continue;
+    if (!answered(member)) continue;
     const json* earlier = find_member(before, member.value("rank", json()));
     if (earlier == nullptr || !answered(*earlier)) continue;
     const double ms = number_of(member, "uptime_ms") - number_of(*earlier, "uptime_ms");
     if (ms <= 0) continue;
-    for (json& nic : member["nics"]) {
-      const json* old = find_nic(*earlier, text_of(nic, "name"));
-      if (old == nullptr) continue;
-      nic["tx_MBps"] = (number_of(nic, "tx_bytes") - number_of(*old, "tx_bytes")) / ms / 1e3;
-      nic["rx_MBps"] = (number_of(nic, "rx_bytes") - number_of(*old, "rx_bytes")) / ms / 1e3;
-    }
+    add_list_rates(*earlier, ms, "nics", "name", &member);
+    add_list_rates(*earlier, ms, "relays", "peer", &member);
   }
 }
 
@@ -327,8 +373,8 @@ std::string job_text(const json& job, bool whole) {
   const auto found = job.find("view");
   const json view = found == job.end() ? json() : *found;
   if (!list_of(view, "rates").empty()) text += "plans follow: " + text_of(view, "words") + "\n";
-  return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + troubles_text(job) +
-         "\n" + verdicts_text(job);
+  return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + relays_text(job) +
+         troubles_text(job) + "\n" + verdicts_text(job);
 }
 
 std::string paths_text(const json& report) {

@@ -63,6 +63,11 @@ json trouble(int peer, bool opens, const std::string& cause, const std::string& 
           {"returns", 3}};
 }
 
+json relay(int peer, bool opens) {
+  return {{"peer", peer},   {"via", opens ? 5 : -1}, {"via_host", "h2"}, {"state", "up"},
+          {"opens", opens}, {"tx_bytes", 4'000'000}, {"rx_bytes", 2'000}};
+}
+
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -182,6 +187,48 @@ TEST(StatusView, SaysThatASuspectPathIsLateAlsoAfterAnEarlierFailure) {
   EXPECT_FALSE(has(text, "carrier_lost")) << text;
 }
 
+TEST(StatusView, ShowsOncePathsThatGoThroughAThirdHost) {
+  json it = job(3);
+  EXPECT_FALSE(has(job_text(it, false), "third host"));
+  it["members"][0]["relays"] = {relay(1, true)};
+  it["members"][1]["relays"] = {relay(0, false), relay(2, true)};
+  it["members"][2]["relays"] = {relay(1, false)};
+  it["members"][1]["relays"][1]["state"] = "standby";
+  EXPECT_TRUE(has(job_text(it, false),
+                  "\n\npaths through a third host:\n"
+                  "rank  to rank  through           state    tx MB/s  rx MB/s\n"
+                  "0     1        rank 5 (host h2)  up       -        -\n"
+                  "1     2        rank 5 (host h2)  standby  -        -\n"
+                  "\nall paths are up\n"))
+      << job_text(it, false);
+}
+
+TEST(StatusView, ShowsTheHostThatRelaysWhereTheEndThatKnowsTheRankIsSilent) {
+  json it = job(2);
+  it["members"][0]["presence"] = "no answer";
+  it["members"][1]["relays"] = {relay(0, false), relay(3, false)};
+  it["members"][1]["relays"][1]["via_host"] = "";
+  it["members"][1]["relays_left_out"] = 4;
+  EXPECT_TRUE(has(job_text(it, false),
+                  "1     0        host h2  up     -        -\n"
+                  "1     3        ?        up     -        -\n"
+                  "and 4 more\n\n"))
+      << job_text(it, false);
+}
+
+TEST(StatusView, TakesTheRatesOfRelayPathsToo) {
+  json before = job(2);
+  before["members"][0]["relays"] = {relay(7, true), relay(1, true)};
+  json after = before;
+  after["members"][0]["uptime_ms"] = 7000;
+  after["members"][0]["relays"] = {relay(1, true), relay(8, true)};
+  after["members"][0]["relays"][0]["tx_bytes"] = 30'000'000;
+  add_rates(before, &after);
+  EXPECT_FALSE(after["members"][0]["relays"][1].contains("tx_MBps")) << "it is new";
+  EXPECT_TRUE(has(job_text(after, false), "rank 5 (host h2)  up     13.0     0.0\n"))
+      << job_text(after, false);
+}
+
 TEST(StatusView, DoesNotSayThatAllIsWellWhenAHostIsIsolated) {
   json it = job(2);
   it["members"][0]["troubles"] = {trouble(1, true, "none", "none")};
@@ -278,6 +325,8 @@ TEST(StatusView, TakesValuesOfAnyTypeInAnyPlace) {
                            json::object({{"a", 1}})}) {
     json it = job(2);
     it["members"][0]["troubles"] = {trouble(1, true, "silent", "none")};
+    it["members"][0]["relays"] = {relay(1, true)};
+    it["members"][1]["relays"] = {relay(0, false)};
     it["verdicts"] = {{{"host", "h"}, {"at", "t"}}};
     const json before = it;
     replace_each(it, &it, with, [&](const json& whole) {

@@ -15,10 +15,12 @@ constexpr size_t kLineDrainBytes = 1 + 4;
 constexpr size_t kTroubleBytes = 4 + 2 + 2 + 4 + 4 * 4;
 constexpr size_t kFixedBytes = 1 + 4 * 8 + 4 + 1 + 1 + 1 + 4;
 constexpr size_t kCallBytes = 1 + kSummaryCallBytesMax + 4 + 1 + 4 + 8 + 4 + 4;
+constexpr size_t kRelayBytes = 4 + 4 + 1 + 1 + 8 + 8;
+constexpr size_t kRelaysFixedBytes = 1 + 4;
 // The notice's kind and the question's number stand before the summary.
 constexpr size_t kPrefixBytes = 1 + 4;
 
-static_assert(kPrefixBytes + kFixedBytes + kCallBytes + kSummaryErrorBytesMax +
+static_assert(kPrefixBytes + kFixedBytes + kCallBytes + kRelaysFixedBytes + kSummaryErrorBytesMax +
                   kSummaryLinesMax * (kLineBytes + kLineDrainBytes) +
                   kSummaryTroublesMax * kTroubleBytes <=
               limits::kNoticeBytesMax);
@@ -98,6 +100,48 @@ void put_rank(ByteWriter& out, Rank rank) {
 
 Rank get_rank(ByteReader& in) {
   return Rank(static_cast<int32_t>(in.get<uint32_t>()));
+}
+
+// Requires lists and texts within their bounds. Returns the number of relays that fit behind them.
+size_t relays_max(const RankSummary& summary) {
+  const size_t before = kPrefixBytes + kFixedBytes + kCallBytes - kSummaryCallBytesMax +
+                        summary.call.size() + summary.error.size() +
+                        summary.nics.size() * (kLineBytes + kLineDrainBytes) +
+                        summary.troubles.size() * kTroubleBytes + kRelaysFixedBytes;
+  return std::min<size_t>((limits::kNoticeBytesMax - before) / kRelayBytes, UINT8_MAX);
+}
+
+// Appended, as the drains are.
+void put_relays(ByteWriter& out, const RankSummary& summary) {
+  out.put(static_cast<uint8_t>(summary.relays.size()));
+  out.put(summary.relays_left_out);
+  for (const RankSummary::Relay& relay : summary.relays) {
+    put_rank(out, relay.peer);
+    put_rank(out, relay.via);
+    out.put(static_cast<uint8_t>((relay.dials ? 1 : 0) | (relay.standby ? 2 : 0)));
+    out.put(static_cast<uint8_t>(relay.phase));
+    out.put(relay.sent);
+    out.put(relay.received);
+  }
+}
+
+// Returns false when there are more than fit.
+bool get_relays(ByteReader& in, RankSummary& summary) {
+  const size_t count = in.get<uint8_t>();
+  summary.relays_left_out = in.get<uint32_t>();
+  if (count > relays_max(summary)) return false;
+  for (size_t i = 0; i < count && !in.bad(); ++i) {
+    RankSummary::Relay& relay = summary.relays.emplace_back();
+    relay.peer = get_rank(in);
+    relay.via = get_rank(in);
+    const auto flags = in.get<uint8_t>();
+    relay.dials = (flags & 1) != 0;
+    relay.standby = (flags & 2) != 0;
+    relay.phase = static_cast<PathPhase>(in.get<uint8_t>());
+    relay.sent = in.get<uint64_t>();
+    relay.received = in.get<uint64_t>();
+  }
+  return true;
 }
 
 void put_call(ByteWriter& out, const RankSummary& summary) {
@@ -181,6 +225,22 @@ void write_trouble(JsonWriter& out, const std::vector<RankInfo>& rank_table, Ran
       .end_object();
 }
 
+// The end that does not open the path knows the host that relays, and not the rank.
+void write_relay(JsonWriter& out, const std::vector<RankInfo>& rank_table,
+                 const RankSummary::Relay& relay) {
+  const auto index = static_cast<size_t>(relay.via.value());
+  const bool known = relay.via.value() >= 0 && index < rank_table.size();
+  out.begin_object()
+      .field("peer", relay.peer.value())
+      .field("via", (known && relay.dials ? relay.via : kNoRank).value())
+      .field("via_host", known ? rank_table[index].host_name : std::string())
+      .field("state", relay.standby ? "standby" : to_string(relay.phase))
+      .field("opens", relay.dials)
+      .field("tx_bytes", relay.sent)
+      .field("rx_bytes", relay.received)
+      .end_object();
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(RankSummary summary) {
@@ -195,6 +255,10 @@ std::vector<std::byte> encode(RankSummary summary) {
   summary.nics.resize(std::min(summary.nics.size(), kSummaryLinesMax));
   summary.error = printable_text(summary.error, kSummaryErrorBytesMax);
   summary.call = printable_text(summary.call, kSummaryCallBytesMax);
+  if (const size_t fit = relays_max(summary); summary.relays.size() > fit) {
+    summary.relays_left_out += static_cast<uint32_t>(summary.relays.size() - fit);
+    summary.relays.resize(fit);
+  }
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   out.put(kSummaryVersion);
@@ -212,6 +276,7 @@ std::vector<std::byte> encode(RankSummary summary) {
   for (const RankSummary::Trouble& trouble : summary.troubles) put_trouble(out, trouble);
   out.put(summary.troubles_left_out);
   for (const RankSummary::Line& line : summary.nics) put_drain(out, line);
+  put_relays(out, summary);
   return bytes;
 }
 
@@ -240,6 +305,8 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   if (in.remaining() > 0) {
     for (RankSummary::Line& line : summary.nics) get_drain(in, line);
   }
+  // And one that knows no relays ends here.
+  if (in.remaining() > 0 && !get_relays(in, summary)) return malformed;
   if (in.bad()) return malformed;
   return summary;
 }
@@ -272,6 +339,10 @@ std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, cons
     for (const auto& trouble : summary->troubles) write_trouble(out, rank_table, rank, trouble);
     out.end_array();
     out.field("troubles_left_out", uint64_t{summary->troubles_left_out});
+    out.key("relays").begin_array();
+    for (const auto& relay : summary->relays) write_relay(out, rank_table, relay);
+    out.end_array();
+    out.field("relays_left_out", uint64_t{summary->relays_left_out});
   }
   out.end_object();
   return out.text();

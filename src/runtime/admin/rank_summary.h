@@ -54,6 +54,19 @@ struct RankSummary {
     uint32_t returns = 0;                    // how often it came back
     friend bool operator==(const Trouble&, const Trouble&) = default;
   };
+  // A connected path to a rank of another host that goes through a rank of a third one.
+  struct Relay {
+    Rank peer;
+    // The rank that relays, at the end that opens the path. The other end knows only its host, so
+    // this is any rank of that one. kNoRank: not known.
+    Rank via = kNoRank;
+    bool dials = false;    // this end opens it
+    bool standby = false;  // an ordinary path has returned
+    PathPhase phase = PathPhase::down;
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    friend bool operator==(const Relay&, const Relay&) = default;
+  };
 
   uint64_t uptime_ms = 0;
   uint64_t operations = 0;  // operations that ended well
@@ -67,6 +80,8 @@ struct RankSummary {
   std::vector<Line> nics;
   std::vector<Trouble> troubles;  // paths that are down come first
   uint32_t troubles_left_out = 0;
+  std::vector<Relay> relays;  // by peer
+  uint32_t relays_left_out = 0;
   friend bool operator==(const RankSummary&, const RankSummary&) = default;
 };
 
@@ -75,7 +90,8 @@ inline constexpr size_t kSummaryTroublesMax = 18;
 inline constexpr size_t kSummaryErrorBytesMax = 240;
 inline constexpr size_t kSummaryCallBytesMax = 80;
 
-// Truncates each list and text to its bound and records the number of omitted entries.
+// Truncates each list and text to its bound and records the number of omitted entries. The relays
+// get the room that the other lists leave.
 std::vector<std::byte> encode(RankSummary summary);
 // Ignores bytes that a later version appends.
 Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes);

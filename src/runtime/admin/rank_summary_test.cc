@@ -22,7 +22,18 @@ RankSummary sample() {
                   {kNoNic, true, 10, 20, 30, 40, 0, 0, 1, true, 9, 25'000}};
   summary.troubles = {{Rank(2), NicId(0), NicId(1), PathPhase::down, DownCause::peer_notice,
                        DownCause::carrier_lost, true, 1000, 200, 1800, 3}};
+  summary.relays = {{Rank(0), Rank(2), true, false, PathPhase::up, 1ull << 33, 70'000},
+                    {Rank(2), kNoRank, false, true, PathPhase::suspect, 3, 4}};
   return summary;
+}
+
+// The numbers of bytes that a later version has appended.
+constexpr size_t kRelayBytes = 26;
+size_t relay_bytes(const RankSummary& summary) {
+  return 5 + summary.relays.size() * kRelayBytes;
+}
+size_t drain_bytes(const RankSummary& summary) {
+  return summary.nics.size() * 5;
 }
 
 std::vector<RankInfo> rank_table() {
@@ -47,14 +58,49 @@ TEST(RankSummary, DecodesItsOwnEncoding) {
 TEST(RankSummary, OfAVersionThatCouldNotDrainIsRead) {
   RankSummary before = sample();
   std::vector<std::byte> bytes = encode(before);
-  bytes.resize(bytes.size() - before.nics.size() * 5);
+  bytes.resize(bytes.size() - relay_bytes(before) - drain_bytes(before));
   const auto read = decode_rank_summary(bytes);
   ASSERT_TRUE(read.ok()) << read.status().message();
   for (RankSummary::Line& line : before.nics) {
     line.drained = false;
     line.paths_drained = 0;
   }
+  before.relays.clear();
   EXPECT_EQ(read.value(), before);
+}
+
+TEST(RankSummary, OfAVersionThatKnowsNoRelaysIsRead) {
+  RankSummary before = sample();
+  std::vector<std::byte> bytes = encode(before);
+  bytes.resize(bytes.size() - relay_bytes(before));
+  const auto read = decode_rank_summary(bytes);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  before.relays.clear();
+  EXPECT_EQ(read.value(), before);
+}
+
+// A rank of many NICs, all of whose paths are in trouble, may tell of none.
+TEST(RankSummary, TellsOfAsManyRelaysAsTheOtherListsLeaveRoomFor) {
+  RankSummary summary = sample();
+  summary.relays.resize(300, summary.relays[0]);
+  for (const size_t nics : {size_t{2}, size_t{8}, size_t{40}, kSummaryLinesMax}) {
+    summary.nics.resize(nics, summary.nics[0]);
+    const std::vector<std::byte> bytes = encode(summary);
+    EXPECT_LE(bytes.size() + 5, limits::kNoticeBytesMax);
+    EXPECT_GT(bytes.size() + 5 + kRelayBytes, limits::kNoticeBytesMax) << "room for another";
+    const auto read = decode_rank_summary(bytes);
+    ASSERT_TRUE(read.ok());
+    EXPECT_EQ(read.value().relays.size() + read.value().relays_left_out, 300u);
+    EXPECT_EQ(read.value(), decode_rank_summary(encode(read.value())).value());
+  }
+}
+
+TEST(RankSummary, RefusesMoreRelaysThanFit) {
+  RankSummary summary = sample();
+  std::vector<std::byte> bytes = encode(summary);
+  bytes[bytes.size() - relay_bytes(summary)] = std::byte{255};
+  bytes.resize(bytes.size() + 255 * kRelayBytes);
+  EXPECT_FALSE(decode_rank_summary(bytes).ok());
 }
 
 TEST(RankSummary, FitsIntoANoticeForAnyNumberOfPaths) {
@@ -63,6 +109,7 @@ TEST(RankSummary, FitsIntoANoticeForAnyNumberOfPaths) {
   summary.call.assign(10'000, 'c');
   summary.nics.resize(1000, summary.nics[0]);
   summary.troubles.resize(1000, summary.troubles[0]);
+  summary.relays.resize(1000, summary.relays[0]);
   const std::vector<std::byte> bytes = encode(summary);
   // The notice's kind and the question's number are added to it.
   EXPECT_LE(bytes.size() + 5, limits::kNoticeBytesMax);
@@ -71,6 +118,7 @@ TEST(RankSummary, FitsIntoANoticeForAnyNumberOfPaths) {
   EXPECT_EQ(read.value().nics.size(), kSummaryLinesMax);
   EXPECT_EQ(read.value().troubles.size(), kSummaryTroublesMax);
   EXPECT_EQ(read.value().troubles_left_out, 1000 - kSummaryTroublesMax);
+  EXPECT_EQ(read.value().relays.size() + read.value().relays_left_out, 1000u);
 }
 
 TEST(RankSummary, ListsPathsThatAreDownFirst) {
@@ -86,9 +134,11 @@ TEST(RankSummary, ListsPathsThatAreDownFirst) {
 
 TEST(RankSummary, RefusesEveryTruncationAndAllowsBytesThatALaterVersionAppends) {
   std::vector<std::byte> bytes = encode(sample());
-  const size_t before_drains = bytes.size() - sample().nics.size() * 5;
+  const size_t before_relays = bytes.size() - relay_bytes(sample());
+  const size_t before_drains = before_relays - drain_bytes(sample());
   for (size_t size = 0; size < bytes.size(); ++size) {
-    if (size == before_drains) continue;  // the encoding of a version that could not drain
+    // The encodings of versions that could not drain, and that knew no relays.
+    if (size == before_drains || size == before_relays) continue;
     EXPECT_FALSE(decode_rank_summary(std::span(bytes).first(size)).ok()) << size;
   }
   bytes.push_back(std::byte{1});
@@ -141,6 +191,24 @@ TEST(RankSummary, IsNamedByTheRankTable) {
   EXPECT_NE(text.find(R"({"peer":2,"nic":"nic0","peer_nic":"nic1","state":"down",)"
                       R"("since_ms":1000,"cause":"peer_notice","peer_cause":"carrier_lost",)"
                       R"("opens":true,"next_attempt_ms":200,"penalty":1.8,"returns":3})"),
+            std::string::npos)
+      << text;
+}
+
+TEST(RankSummary, NamesTheRankThatRelaysOrItsHost) {
+  std::vector<RankInfo> known = rank_table();
+  known[2].host_name = "h2";
+  RankSummary summary = sample();
+  summary.relays.resize(1);
+  summary.relays.push_back({.peer = Rank(0), .via = Rank(2), .phase = PathPhase::down});
+  summary.relays.push_back({.peer = Rank(2), .via = Rank(3), .dials = true, .standby = true});
+  const std::string text = member_json(known, Rank(1), "h1", Reachability::answered, &summary);
+  EXPECT_NE(text.find(R"("relays":[{"peer":0,"via":2,"via_host":"h2","state":"up","opens":true,)"
+                      R"("tx_bytes":8589934592,"rx_bytes":70000},)"
+                      R"({"peer":0,"via":-1,"via_host":"h2","state":"down","opens":false,)"
+                      R"("tx_bytes":0,"rx_bytes":0},)"
+                      R"({"peer":2,"via":-1,"via_host":"","state":"standby","opens":true,)"
+                      R"("tx_bytes":0,"rx_bytes":0}],"relays_left_out":0})"),
             std::string::npos)
       << text;
 }

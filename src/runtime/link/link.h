@@ -120,6 +120,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Returns the paths as Path*, in the order of their specs. The relay path is one of them from its
   // first connection on.
   auto paths() const { return paths_.shown(); }
+  Rank relayed_by() const { return paths_.relayed_by(); }
   const Path* find_path(PathId id) const { return paths_.find(id); }  // null: none
   uint64_t hedged_bytes() const { return sender_.hedged_bytes(); }
   uint64_t retransmitted_bytes() const { return sender_.retransmitted_bytes(); }

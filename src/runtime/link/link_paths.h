@@ -92,6 +92,8 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   AllPaths with_relay() const { return first(slots_.size()); }
   // Returns all(), without the relay path until that has been connected for the first time.
   AllPaths shown() const { return first(shown_); }
+  // Requires a connected relay path that this end has opened. Returns the rank that relays.
+  Rank relayed_by() const { return relay_route_.via; }
   Path* find(PathId id) const;
   FailureDetector& detector() { return detector_; }
   const FailureDetector& detector() const { return detector_; }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/rank_status.h"
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/finished_job.h"
 
@@ -112,6 +113,35 @@ TEST_F(Relay, ItsDataConnectionOpensWithTheFirstMessage) {
   EXPECT_FALSE(relay_path(0, 1)->lacks_data());
   EXPECT_EQ(pipes(2), 2u);
   expect_nobody_ended();
+}
+
+// Rank 0 opens the path, so it knows the rank; rank 1 knows the host.
+TEST_F(Relay, TheStatusNamesTheRankThatRelaysAndItsTraffic) {
+  connect(options_of(3));
+  open_relay();
+  Job job(cluster(), 64 * 1024, Algorithm::direct);
+  job.start(2);
+  run(cluster(), job, 30 * kSecond);
+  std::optional<std::string> answer;
+  SimRank& asked = cluster().node(2);
+  asked.in_turn = [&] {
+    if (!answer) answer = asked.runtime->status().job_status();
+  };
+  asked.wake();
+  ASSERT_TRUE(within(5 * kSecond, [&] { return answer.has_value(); }));
+  asked.in_turn = nullptr;
+  const auto tells = [&](const std::string& words, int rank, int peer) {
+    const Path* path = relay_path(rank, peer);
+    return answer->find("\"relays\":[{\"peer\":" + std::to_string(peer) + words +
+                        ",\"tx_bytes\":" + std::to_string(path->total_bytes_sent()) +
+                        ",\"rx_bytes\":" + std::to_string(path->total_bytes_received()) +
+                        "}],\"relays_left_out\":0") != std::string::npos;
+  };
+  EXPECT_TRUE(tells(",\"via\":2,\"via_host\":\"h2\",\"state\":\"up\",\"opens\":true", 0, 1))
+      << *answer;
+  EXPECT_TRUE(tells(",\"via\":-1,\"via_host\":\"h2\",\"state\":\"up\",\"opens\":false", 1, 0))
+      << *answer;
+  EXPECT_NE(answer->find("\"relays\":[],"), std::string::npos) << "host 2 needs none";
 }
 
 // The proposer reaches every rank, so the plans follow.
