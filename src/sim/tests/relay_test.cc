@@ -61,6 +61,21 @@ class Relay : public testing::Test {
     lose_rails();
     ASSERT_TRUE(within(2 * kSecond, [this] { return relay_up(0, 1) && relay_up(1, 0); }));
   }
+  // Stops rank 1 until rank 0 has sought another rank for their relay path.
+  void stop_until_sought() {
+    cluster().world().stop(cluster().node(1).actor);
+    const Path& path = *relay_path(0, 1);
+    const uint32_t dials = path.dials;
+    ASSERT_TRUE(within(3 * kSecond, [&] { return path.dials > dials; }));
+    ASSERT_TRUE(path.state.connected());
+    cluster().world().run_for(5 * kMillisecond);
+  }
+  // Rank 1 runs again, and rank 0 hears it.
+  void go_on() {
+    cluster().world().resume(cluster().node(1).actor);
+    cluster().world().run_for(5 * kMillisecond);
+    EXPECT_FALSE(cluster().node(0).engine().link(Rank(1))->is_cut_off(cluster().now()));
+  }
   void expect_nobody_ended() {
     for (int rank = 0; rank < cluster().size(); ++rank) {
       EXPECT_TRUE(cluster().node(rank).ends.empty()) << rank;
@@ -111,6 +126,62 @@ TEST_F(Relay, ItsDataConnectionOpensWithTheFirstMessage) {
   job.start(4);
   run(cluster(), job, 60 * kSecond);
   EXPECT_FALSE(relay_path(0, 1)->lacks_data());
+  EXPECT_EQ(pipes(2), 2u);
+  expect_nobody_ended();
+}
+
+// While the peer is stopped, the silent path seeks another rank. The peer goes on before it finds
+// one, so the path's connection stays, and its data connection joins it.
+TEST_F(Relay, ItsDataConnectionGoesByTheRankOfItsControlStream) {
+  ClusterOptions options = options_of(4);
+  options.data_at_start = false;
+  options.views = false;  // the plans follow no view, so they use the pair
+  connect(options);
+  open_relay();
+  const int first = relaying();
+  const Path& path = *relay_path(0, 1);
+  const Incarnation incarnation = path.state.incarnation();
+  stop_until_sought();
+  EXPECT_EQ(pipes(5 - first), 1u) << "the other one is asked";
+  go_on();
+  Job job(cluster(), 256 * 1024, Algorithm::direct);
+  job.start(4);
+  run(cluster(), job, 60 * kSecond);
+  EXPECT_EQ(path.state.incarnation(), incarnation);
+  EXPECT_EQ(pipes(first), 2u);
+  EXPECT_EQ(pipes(5 - first), 0u);
+  expect_nobody_ended();
+}
+
+// The same, but the link to the rank that relays has lost its own connections meanwhile, so that
+// no rank is in reach.
+TEST_F(Relay, ItsDataConnectionGoesByThatRankThoughASearchHasFoundNone) {
+  ClusterOptions options = options_of(3);
+  options.data_at_start = false;
+  options.views = false;  // the plans follow no view, so they use the pair
+  connect(options);
+  const std::vector<FlowInfo> before = cluster().fabric().flows();
+  open_relay();
+  const Path& path = *relay_path(0, 1);
+  const Incarnation incarnation = path.state.incarnation();
+  const auto between = [this](const FlowInfo& flow) {
+    return flow.from == &cluster().nic(0, 1) && flow.to == &cluster().nic(2, 1);
+  };
+  cluster().fabric().on_open(
+      [this](uint64_t flow) { cluster().fabric().cut_flow(flow, 0, 1, CutKind::reset); });
+  for (const FlowInfo& flow : before) {
+    if (between(flow)) cluster().fabric().reset_flow(flow.id);
+  }
+  stop_until_sought();
+  EXPECT_FALSE(cluster().node(0).engine().link(Rank(2))->ready());
+  EXPECT_EQ(pipes(2), 1u);
+  go_on();
+  EXPECT_FALSE(cluster().node(0).engine().link(Rank(2))->ready());
+  cluster().fabric().on_open([](uint64_t) {});
+  Job job(cluster(), 256 * 1024, Algorithm::direct);
+  job.start(4);
+  run(cluster(), job, 60 * kSecond);
+  EXPECT_EQ(path.state.incarnation(), incarnation);
   EXPECT_EQ(pipes(2), 2u);
   expect_nobody_ended();
 }
