@@ -66,8 +66,8 @@ TEST(LossMeter, DoesNotCountAStallAsALossBecauseTheOtherConnectionDelivers) {
   EXPECT_EQ(meter.count(7 * kPeriod).lost, 0U);
 }
 
-// Returns the count after 8 periods, each with a loss. Its round trip is the last of the window
-// when the loss is known; between two losses it is `between`.
+// Returns the count after 8 periods, in each of which `lost` of 20 packets get lost. The round trip
+// is `between` before that, and `at_loss` when the loss becomes known.
 LossCount count_with_queues(TimeNs at_loss, TimeNs between, TimeNs least, uint64_t lost = 1) {
   LossMeter meter;
   LossMeter::Counters counters{.sent = 100, .delivered = 90, .least_round_trip = least};

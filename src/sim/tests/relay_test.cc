@@ -61,6 +61,13 @@ class Relay : public testing::Test {
     lose_rails();
     ASSERT_TRUE(within(2 * kSecond, [this] { return relay_up(0, 1) && relay_up(1, 0); }));
   }
+  // The plans follow no view, so they use the pair that has lost its rails.
+  void connect_on_demand(int hosts) {
+    ClusterOptions options = options_of(hosts);
+    options.data_at_start = false;
+    options.views = false;
+    connect(options);
+  }
   // Stops rank 1 until rank 0 has sought another rank for their relay path.
   void stop_until_sought() {
     cluster().world().stop(cluster().node(1).actor);
@@ -133,10 +140,7 @@ TEST_F(Relay, ItsDataConnectionOpensWithTheFirstMessage) {
 // While the peer is stopped, the silent path seeks another rank. The peer goes on before it finds
 // one, so the path's connection stays, and its data connection joins it.
 TEST_F(Relay, ItsDataConnectionGoesByTheRankOfItsControlStream) {
-  ClusterOptions options = options_of(4);
-  options.data_at_start = false;
-  options.views = false;  // the plans follow no view, so they use the pair
-  connect(options);
+  connect_on_demand(4);
   open_relay();
   const int first = relaying();
   const Path& path = *relay_path(0, 1);
@@ -156,10 +160,7 @@ TEST_F(Relay, ItsDataConnectionGoesByTheRankOfItsControlStream) {
 // The same, but the link to the rank that relays has lost its own connections meanwhile, so that
 // no rank is in reach.
 TEST_F(Relay, ItsDataConnectionGoesByThatRankThoughASearchHasFoundNone) {
-  ClusterOptions options = options_of(3);
-  options.data_at_start = false;
-  options.views = false;  // the plans follow no view, so they use the pair
-  connect(options);
+  connect_on_demand(3);
   const std::vector<FlowInfo> before = cluster().fabric().flows();
   open_relay();
   const Path& path = *relay_path(0, 1);
