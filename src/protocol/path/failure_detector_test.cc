@@ -51,7 +51,7 @@ class DetectorTest : public testing::Test {
  protected:
   void SetUp() override { make({false, false, false}); }
 
-  void make(const std::vector<bool>& control_only) {
+  void make(const std::vector<bool>& control_only, TimeNs heartbeat = kSecond) {
     paths_.clear();
     std::vector<PathEnd*> ends;
     for (size_t i = 0; i < control_only.size(); ++i) {
@@ -59,7 +59,7 @@ class DetectorTest : public testing::Test {
       ends.push_back(paths_.back().get());
     }
     actions_.prompt = 10 * kMillisecond;
-    detector_ = std::make_unique<FailureDetector>(actions_, ends, kSecond);
+    detector_ = std::make_unique<FailureDetector>(actions_, ends, heartbeat);
     actions_.detector = detector_.get();
     for (const auto& path : paths_) {
       path->bring_up(kStart - kSecond);
@@ -329,6 +329,18 @@ TEST_F(DetectorTest, NextTimeoutIsTheEarliestDeadline) {
         {64'000, Event::run, 0, {"suspect by control stream 1", "probe 1"}}});
   EXPECT_EQ(next_us(64'000), 68'000) << "path 1 still owes its pong";
   EXPECT_EQ(next_us(60'000), 65'000) << "a suspect path is checked every 5 ms";
+}
+
+// Links that take turns hear an idle peer less often.
+TEST_F(DetectorTest, AsksAPeerThatIsSilentForThreeOfItsHeartbeats) {
+  for (const TimeNs heartbeat : {kSecond, 13 * kSecond}) {
+    make({false}, heartbeat);
+    const TimeNs heard_at = kStart - kMillisecond;
+    detector_->run(heard_at + 3 * heartbeat);
+    EXPECT_FALSE(detector_->pinged());
+    detector_->run(heard_at + 3 * heartbeat + 1);
+    EXPECT_TRUE(detector_->pinged());
+  }
 }
 
 }  // namespace
