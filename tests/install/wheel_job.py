@@ -28,7 +28,7 @@ def run_rank():
     check(calls, calls.r2cclAllReduce(values, values, len(values), c_api.r2cclFloat32,
                                       c_api.r2cclSum, comm, None))
     check(calls, calls.r2cclCommDestroy(comm))
-    print(*values)
+    os.write(1, f"{' '.join(map(str, values))}\n".encode())  # in one write: both ranks write there
 
 
 def run_job():
