@@ -168,6 +168,29 @@ std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher) {
   return Matching(lower, higher).run();
 }
 
+std::vector<std::vector<uint16_t>> match_rails(std::span<const RankInfo* const> ranks) {
+  const RankInfo& most =
+      **std::ranges::max_element(ranks, {}, [](const RankInfo* rank) { return rank->nics.size(); });
+  std::vector<std::vector<uint16_t>> rails;
+  for (const RankInfo* rank : ranks) {
+    constexpr uint16_t kNone = UINT16_MAX;
+    std::vector<uint16_t>& own = rails.emplace_back(rank->nics.size(), kNone);
+    std::vector<bool> taken(most.nics.size());
+    for (const NicPair& pair : match_nics(most, *rank)) {
+      uint16_t& rail = own[pair.higher.value()];
+      if (rail != kNone || taken[pair.lower.value()]) continue;
+      rail = pair.lower.value();
+      taken[rail] = true;
+    }
+    for (uint16_t& rail : own) {
+      if (rail != kNone) continue;
+      rail = static_cast<uint16_t>(std::ranges::find(taken, false) - taken.begin());
+      taken[rail] = true;
+    }
+  }
+  return rails;
+}
+
 std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer) {
   if (self.host == peer.host) return paths_within_host(self, peer);
   std::vector<PathSpec> paths;

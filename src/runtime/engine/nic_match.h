@@ -1,6 +1,7 @@
 // Decides which NIC of one rank talks to which NIC of another. Pure. Both ends compute the same.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -23,6 +24,12 @@ struct NicPair {
 // whether they reach each other. A wrong pair costs a short attempt now and then; unused capacity
 // would cost every operation. A NIC without any counterpart left stays idle.
 std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher);
+
+// Returns the rail of each NIC of each of these ranks: rails[i][nic]. The rails are the NICs of the
+// first rank that has most; another rank's NIC is on the rail of the one that it would be matched
+// with. So NICs in one subnet are on one rail, also where a rank started without some of its NICs.
+// The NICs of a rank have different rails.
+std::vector<std::vector<uint16_t>> match_rails(std::span<const RankInfo* const> ranks);
 
 // Returns the paths between `self` and `peer` as seen from `self`. When they share a host: through
 // shared memory if both listen there, and over lo as its fallback. Otherwise: one for each NIC

@@ -76,6 +76,41 @@ TEST(MatchNics, SharesTheFewerNicsEvenlyAmongTheMore) {
   EXPECT_EQ(uses[1], 3);
 }
 
+std::vector<std::vector<uint16_t>> rails(const std::vector<RankInfo>& ranks) {
+  std::vector<const RankInfo*> all;
+  for (const RankInfo& rank : ranks) all.push_back(&rank);
+  return match_rails(all);
+}
+using Rails = std::vector<std::vector<uint16_t>>;
+
+TEST(MatchRails, PutsNicsOfOneSubnetOnOneRail) {
+  const std::vector<std::string> first = {"10.0.0.1", "10.0.1.1", "10.0.2.1"};
+  EXPECT_EQ(rails({info(0, first), info(1, {"10.0.0.2", "10.0.1.2", "10.0.2.2"})}),
+            (Rails{{0, 1, 2}, {0, 1, 2}}));
+  // The second one lacks its first NIC, the third one has an order of its own.
+  EXPECT_EQ(rails({info(0, first), info(1, {"10.0.1.2", "10.0.2.2"}),
+                   info(2, {"10.0.2.3", "10.0.0.3", "10.0.1.3"})}),
+            (Rails{{0, 1, 2}, {1, 2}, {2, 0, 1}}));
+  EXPECT_EQ(rails({info(0, {"10.0.2.1"}), info(1, {"10.0.0.2", "10.0.1.2", "10.0.2.2"})}),
+            (Rails{{2}, {0, 1, 2}}));
+}
+
+TEST(MatchRails, GoesByTheOrderWithoutCommonSubnets) {
+  EXPECT_EQ(rails({info(0, {"10.0.0.1", "10.0.1.1"}), info(1, {"10.1.0.1", "10.1.1.1"})}),
+            (Rails{{0, 1}, {0, 1}}));
+  EXPECT_EQ(
+      rails({info(0, {"10.0.0.1", "10.0.1.1", "10.0.2.1"}), info(1, {"10.9.0.1", "10.0.0.2"})}),
+      (Rails{{0, 1, 2}, {1, 0}}));
+}
+
+TEST(MatchRails, GivesEachNicOfARankARailOfItsOwn) {
+  EXPECT_EQ(rails({info(0, {"10.0.0.1", "10.0.0.2"}), info(1, {"10.0.0.3", "10.0.0.4"})}),
+            (Rails{{0, 1}, {0, 1}}));
+  EXPECT_EQ(rails({info(0, {"10.0.0.1", "10.0.1.1"}), info(1, {"10.0.1.2", "10.0.1.3"})}),
+            (Rails{{0, 1}, {1, 0}}));
+  EXPECT_EQ(rails({info(0, {}), info(1, {})}), (Rails{{}, {}}));
+}
+
 TEST(MatchNics, TriesARouteBetweenNicsWithoutACommonSubnet) {
   EXPECT_EQ(match_nics(info(0, {"10.0.0.1", "10.0.9.1"}), info(1, {"10.0.0.2", "10.0.8.2"})),
             (Pairs{pair(0, 0), pair(1, 1)}));

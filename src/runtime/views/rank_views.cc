@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
+#include "runtime/engine/nic_match.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
@@ -37,16 +38,28 @@ std::vector<uint32_t> hosts_of(const HostGroups& hosts, size_t ranks) {
   return host_of;
 }
 
+std::vector<std::vector<uint16_t>> rails_of(const std::vector<RankInfo>& rank_table,
+                                            const std::vector<Rank>& leaders) {
+  std::vector<const RankInfo*> ranks;
+  for (const Rank leader : leaders) {
+    ranks.push_back(&rank_table[static_cast<size_t>(leader.value())]);
+  }
+  return match_rails(ranks);
+}
+
 // Returns the rates of each host by `first`, or where that has none those of whole NICs.
-std::vector<HostRates> first_rates(const std::vector<RankInfo>& rank_table,
-                                   const std::vector<Rank>& leaders, const View& first) {
+std::vector<HostRates> first_rates(const std::vector<std::vector<uint16_t>>& rails,
+                                   const View& first) {
+  size_t count = 0;
+  for (const auto& own : rails) count = std::max(count, own.size());
   std::vector<HostRates> rates;
-  for (size_t host = 0; host < leaders.size(); ++host) {
-    const RankInfo& info = rank_table[static_cast<size_t>(leaders[host].value())];
-    rates.emplace_back(info.nics.size());
-    const bool known = !first.empty() && first.hosts().size() == leaders.size() &&
-                       first.hosts()[host].size() == rates.back().size();
-    if (known) rates.back() = first.hosts()[host];
+  for (size_t host = 0; host < rails.size(); ++host) {
+    const bool known = !first.empty() && first.hosts().size() == rails.size() &&
+                       first.hosts()[host].size() == rails[host].size();
+    HostRates& by_rail = rates.emplace_back(count, NicRate{0, 0});
+    for (size_t nic = 0; nic < rails[host].size(); ++nic) {
+      by_rail[rails[host][nic]] = known ? first.hosts()[host][nic] : NicRate{};
+    }
   }
   return rates;
 }
@@ -65,11 +78,12 @@ RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostG
       clock_(clock),
       host_of_(hosts_of(hosts, engine.rank_count())),
       leaders_(leaders_of(hosts, engine.rank_count())),
+      rails_(rails_of(engine.rank_table(), leaders_)),
       gone_(engine.rank_count()),
       filter_({}, 0),
-      driver_(first_rates(engine.rank_table(), leaders_, first)),
+      driver_(first_rates(rails_, first)),
       told_to_(0) {
-  const std::vector<HostRates> rates = first_rates(engine.rank_table(), leaders_, first);
+  const std::vector<HostRates> rates = first_rates(rails_, first);
   const auto ranks = static_cast<int32_t>(engine.rank_count());
   for (int context = 0; context < operations.contexts(); ++context) {
     agreements_.emplace_back(engine.self(), ranks, first_record(rates));
@@ -81,7 +95,7 @@ RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostG
   // A rank that is not its host's lowest may have other NICs, and reports none.
   if (speaks_for_host()) told_.rates = rates[host_of_[static_cast<size_t>(engine.self().value())]];
   filter_ = HostRatesFilter(told_.rates, clock.now());
-  rate_watch_ = RateWatch(told_.rates.size());
+  rate_watch_ = RateWatch(nics());
   begin_window(clock.now());
 }
 
@@ -120,12 +134,30 @@ bool RankViews::is_lost(NicId nic) const {
   return 2 * down > paths;
 }
 
+const std::vector<uint16_t>& RankViews::own_rails() const {
+  static const std::vector<uint16_t> none;
+  return speaks_for_host() ? rails_[host_of_[static_cast<size_t>(engine_.self().value())]] : none;
+}
+
 HostRates RankViews::momentary() const {
-  HostRates rates(told_.rates.size());
-  for (size_t nic = 0; nic < rates.size(); ++nic) {
-    if (is_lost(NicId(static_cast<uint16_t>(nic)))) rates[nic] = {0, 0};
+  HostRates rates(told_.rates.size(), NicRate{0, 0});
+  for (size_t nic = 0; nic < nics(); ++nic) {
+    if (!is_lost(NicId(static_cast<uint16_t>(nic)))) rates[own_rails()[nic]] = {};
   }
   return rates;
+}
+
+// Returns the slow NICs by their rails, at both ends. A peer that is not its host's lowest rank may
+// have NICs that the view does not know.
+std::vector<SlowNic> RankViews::slow_by_rail() const {
+  std::vector<SlowNic> all = rate_watch_.slow();
+  for (SlowNic& slow : all) {
+    slow.nic = own_rails()[slow.nic];
+    if (slow.host == kSeveralHosts) continue;
+    const std::vector<uint16_t>& rails = rails_[slow.host];
+    if (slow.peer_nic < rails.size()) slow.peer_nic = rails[slow.peer_nic];
+  }
+  return all;
 }
 
 void RankViews::watch_nics(TimeNs now) {
@@ -137,7 +169,7 @@ void RankViews::watch_nics(TimeNs now) {
 
 // Tells the coordinator what has changed.
 void RankViews::report(TimeNs now) {
-  HostReport report{filter_.rates(now), rate_watch_.slow()};
+  HostReport report{filter_.rates(now), slow_by_rail()};
   const Rank to = coordinator();
   if (report == told_ && to == told_to_) return;
   told_ = std::move(report);
@@ -152,7 +184,7 @@ void RankViews::report(TimeNs now) {
 void RankViews::begin_window(TimeNs now) {
   window_at_ = now;
   totals_.clear();
-  for (size_t nic = 0; nic < told_.rates.size(); ++nic) {
+  for (size_t nic = 0; nic < nics(); ++nic) {
     const NicQueue& queue = engine_.nic_queue(NicId(static_cast<uint16_t>(nic)));
     totals_.push_back({queue.delivered(), queue.idle(now)});
   }
@@ -170,7 +202,7 @@ void RankViews::begin_window(TimeNs now) {
 // other communicators counts as idle: their receivers are not known here.
 std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
   constexpr double kMost = 0.9;
-  std::vector<NicWindow> windows(told_.rates.size());
+  std::vector<NicWindow> windows(nics());
   std::vector<uint64_t> sent(windows.size());
   std::vector<uint64_t> most(windows.size());
   size_t index = 0;
@@ -206,7 +238,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
 // Needs no timer: a host that sends has turns.
 void RankViews::watch_rates(TimeNs now) {
   const TimeNs length = now - window_at_;
-  if (length < RateWatch::kWindow || told_.rates.size() < 2) return;
+  if (length < RateWatch::kWindow || nics() < 2) return;
   rate_watch_.on_window(take_window(now), length);
   begin_window(now);
 }
@@ -311,7 +343,8 @@ View RankViews::view_for(const View& view, std::span<const Rank> ranks) const {
     const uint32_t host = host_of_[static_cast<size_t>(rank.value())];
     if (view.empty() || std::ranges::find(met, host) != met.end()) continue;
     met.push_back(host);
-    rates.push_back(view.hosts()[host]);
+    HostRates& by_nic = rates.emplace_back();
+    for (const uint16_t rail : rails_[host]) by_nic.push_back(view.hosts()[host][rail]);
   }
   return View::of(std::move(rates)).value();
 }

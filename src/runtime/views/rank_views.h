@@ -26,8 +26,8 @@ namespace r2ccl {
 class RankViews {
  public:
   // Requires that the engine has been started and that all arguments outlive this. `hosts`: those
-  // of the plans. `first`: the rates that all ranks start with, in so far as the hosts have such
-  // NICs.
+  // of the plans. `first`: the rates that all ranks start with, by the NICs of each host's lowest
+  // rank, in so far as it has such NICs.
   RankViews(ProgressEngine& engine, Operations& operations, const HostGroups& hosts,
             const View& first, const Clock& clock);
   ~RankViews();
@@ -52,8 +52,8 @@ class RankViews {
   }
   TimeNs next_timeout() const { return next_; }
 
-  // Returns the view of a communicator of these ranks, in its order, while this one's view is
-  // `view`.
+  // Returns what a communicator of these ranks takes for `first`, in its order, while this one's
+  // view is `view`.
   View view_for(const View& view, std::span<const Rank> ranks) const;
 
   // --- for reports ---
@@ -74,6 +74,9 @@ class RankViews {
   Rank coordinator() const;
   bool speaks_for_host() const;
   HostRates momentary() const;
+  size_t nics() const { return own_rails().size(); }
+  const std::vector<uint16_t>& own_rails() const;
+  std::vector<SlowNic> slow_by_rail() const;
   bool is_lost(NicId nic) const;
   void look(TimeNs now);
   void wake() { next_ = look_at_ = 0; }
@@ -91,8 +94,11 @@ class RankViews {
   ProgressEngine& engine_;
   Operations& operations_;
   const Clock& clock_;
-  std::vector<uint32_t> host_of_;          // by rank
-  std::vector<Rank> leaders_;              // by host: its lowest rank
+  std::vector<uint32_t> host_of_;  // by rank
+  std::vector<Rank> leaders_;      // by host: its lowest rank
+  // By host: the rail of each NIC of its lowest rank. A view has the rates by rail, and zero for a
+  // rail that the host lacks.
+  const std::vector<std::vector<uint16_t>> rails_;
   std::vector<bool> gone_;                 // by rank
   std::vector<ViewAgreement> agreements_;  // by context
   std::vector<uint64_t> told_versions_;    // by context: of the last record that was logged

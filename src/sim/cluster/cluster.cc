@@ -94,6 +94,7 @@ std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& opti
   }
   made->host = &fabric().add_host(name);
   for (int k = 0; k < options.nics; ++k) {
+    if (options.absent == std::pair(rank / options.ranks_per_host, k)) continue;
     NicOptions nic;
     nic.name = "nic" + std::to_string(k);
     nic.rail = static_cast<uint8_t>(k);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "sim/cluster/data_path_check.h"
@@ -17,7 +18,8 @@ struct ClusterOptions {
   uint64_t seed = 1;
   int hosts = 2;
   int nics = 2;
-  uint64_t rate_bytes_per_s = 31'250'000;  // 250 Mbit/s
+  std::optional<std::pair<int, int>> absent;  // a host, and the rail on which it has no NIC
+  uint64_t rate_bytes_per_s = 31'250'000;     // 250 Mbit/s
   int ranks_per_host = 1;  // processes of a host, which share its NICs and, above one, memory
   bool management = true;  // adds a NIC only for the out-of-band control stream
   int communicators = 1;   // they share the links

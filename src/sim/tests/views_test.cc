@@ -182,6 +182,23 @@ TEST_F(Views, ARankThatIsStoppedLeavesTheOldViewInForce) {
   run(*cluster_, job, 10 * kSecond);
 }
 
+// The NICs of that host have other numbers than those that they reach.
+TEST_F(Views, HaveTheRailsOfAHostThatStartsWithoutANic) {
+  ClusterOptions options;
+  options.absent = {1, 0};
+  start(4, options);
+  EXPECT_EQ(agreement(0).latest().view, without(1, 0));
+  std::vector<HostRates> hosts = without(1, 0).hosts();
+  hosts[2][0] = hosts[1][3] = {0, 0};
+  pull(2, 0);
+  pull(1, 2);
+  EXPECT_LT(time_until(View::of(std::move(hosts)).value(), kSecond), 100 * kMillisecond);
+  // Its first NIC is on rail 1.
+  const std::vector<Rank> ranks = {Rank(1), Rank(3)};
+  EXPECT_EQ(cluster_->node(0).runtime->views()->view_for(without(1, 1), ranks),
+            View::of({HostRates{{0, 0}, {}, {}}, HostRates(kNics)}).value());
+}
+
 // A communicator that is split off in the moment of a repair.
 TEST_F(Views, BeginAsThatOfTheParentAndFollowTheNics) {
   std::vector<HostRates> hosts(3, HostRates(kNics));
@@ -233,8 +250,7 @@ class MeasuredViews : public Views {
  protected:
   static constexpr uint64_t kRate = 3'125'000;  // 25 Mbit/s
 
-  void start_long_operations(int hosts) {
-    ClusterOptions options;
+  void start_long_operations(int hosts, ClusterOptions options = {}) {
     options.rate_bytes_per_s = kRate;
     start(hosts, options);
     job_ = std::make_unique<AllReduceJob>(*cluster_, 512 * 1024);
@@ -260,6 +276,18 @@ TEST_F(MeasuredViews, FollowANicThatBecomesSlowAndItsReturn) {
   EXPECT_LT(time_until(slow, 20 * kSecond), 12 * kSecond);
   fix(1, 2);
   EXPECT_LT(time_until(View(), 20 * kSecond), 12 * kSecond);
+  end();
+}
+
+TEST_F(MeasuredViews, NameTheRailOfASlowNicOfAHostThatLacksAnother) {
+  ClusterOptions options;
+  options.absent = {1, 0};
+  start_long_operations(4, options);
+  cluster_->fabric().slow(cluster_->nic(1, 1), kRate / 2);
+  std::vector<HostRates> hosts = without(1, 0).hosts();
+  // By the exchange that this view chooses, each NIC sends to several hosts, and shows no receiver.
+  hosts[1][2] = {500, 1000};
+  EXPECT_LT(time_until(View::of(std::move(hosts)).value(), 20 * kSecond), 12 * kSecond);
   end();
 }
 
