@@ -183,9 +183,11 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
     const RankInfo& info = rank.engine().rank_table()[leader];
     out.begin_object().field("host", info.host_name).key("nics").begin_array();
     const HostRates& rates = record.view.hosts()[host];
-    for (size_t nic = 0; nic < rates.size(); ++nic) {
+    const std::vector<uint16_t>& rails = rank.views()->rails(host);
+    for (size_t nic = 0; nic < rails.size(); ++nic) {
+      const NicRate& rate = rates[rails[nic]];
       out.begin_object().field("nic", info.nics[nic].name);
-      out.field("send", uint64_t{rates[nic].send}).field("receive", uint64_t{rates[nic].receive});
+      out.field("send", uint64_t{rate.send}).field("receive", uint64_t{rate.receive});
       out.end_object();
     }
     out.end_array().end_object();

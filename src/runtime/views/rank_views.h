@@ -62,6 +62,8 @@ class RankViews {
   }
   // Returns the number of hosts of a view.
   size_t hosts() const { return leaders_.size(); }
+  // Returns the rail of each NIC of a host's lowest rank.
+  const std::vector<uint16_t>& rails(size_t host) const { return rails_[host]; }
   // Returns the lowest rank of a host of a view.
   Rank leader(size_t host) const { return leaders_[host]; }
   // Returns "h1 has 3.5 of 4 NICs".
