@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/link/notice.h"
+#include "runtime/rank_report.h"
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/finished_job.h"
 #include "sim/trial/end_check.h"
@@ -193,6 +194,12 @@ TEST_F(Views, HaveTheRailsOfAHostThatStartsWithoutANic) {
   pull(2, 0);
   pull(1, 2);
   EXPECT_LT(time_until(View::of(std::move(hosts)).value(), kSecond), 100 * kMillisecond);
+  const std::string report = report_text(*cluster_->node(0).runtime);
+  EXPECT_NE(report.find(R"({"host":"h1","nics":[{"nic":"nic1","send":1000,"receive":1000},)"
+                        R"({"nic":"nic2","send":1000,"receive":1000},)"
+                        R"({"nic":"nic3","send":0,"receive":0}]})"),
+            std::string::npos)
+      << report;
   // Its first NIC is on rail 1.
   const std::vector<Rank> ranks = {Rank(1), Rank(3)};
   EXPECT_EQ(cluster_->node(0).runtime->views()->view_for(without(1, 1), ranks),
