@@ -30,7 +30,8 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits);
 bool uses_forest(Algorithm algorithm);
 // Returns the limits for the chunks of a forest. Half of the bytes that a host receives wait in the
 // staging pool for their reduction. So the chunks are so large that the pool holds half of what
-// arrives during the way of a credit and a message.
+// arrives during the way of a credit and a message. They also hold how much is on its way at a
+// time.
 PlanLimits forest_limits(const PlanKey& key, PlanLimits limits);
 
 // Require host groups, equal blocks and at least one element.

@@ -206,7 +206,8 @@ uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, co
   // As many rounds as rise and come down at a time share the time of the hops.
   const uint64_t way = hops * (costs.hop + time_of(segment, costs.kib));
   const bool has_paths = hops >= 2 * (members - 1);
-  const uint64_t at_a_time = 2 * rounds_rising(has_paths ? members : 1);
+  const uint64_t at_a_time =
+      2 * (has_paths ? rounds_rising(members) : rounds_of_exchange(members, bytes, rounds, limits));
   // The first round fills the paths, and the last one drains them.
   return std::max(load, rounds * way / at_a_time) + load / rounds + hops * costs.hop +
          2 * rounds * members * costs.message;
@@ -405,16 +406,6 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) 
     least = std::min(least, time);
   }
   return best;
-}
-
-PlanLimits forest_limits(const PlanKey& key, PlanLimits limits) {
-  const DomainCosts& network = key.costs.network;
-  const uint64_t slots = std::max<uint64_t>(limits::kStagingBytes / limits.segment_bytes_max, 1);
-  const uint64_t on_the_way =
-      network.leader_hop_ns * 1000 * 1024 / std::max<uint64_t>(network.leader_kib_ps, 1);
-  limits.segment_bytes_min =
-      std::clamp(on_the_way / slots, limits.segment_bytes_min, limits.segment_bytes_max);
-  return limits;
 }
 
 std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& limits) {

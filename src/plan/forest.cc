@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/limits.h"
 #include "plan/algorithms.h"
 
 namespace r2ccl {
@@ -13,6 +14,10 @@ namespace {
 // beside those that rise and come down meanwhile, has reached it. So rounds travel in their order,
 // and a slow host always has the chunks of some rounds to send.
 constexpr uint64_t kRoundsInReserve = 2;
+// An exchange by owners has what a host receives in this time on its way up: two chunks of the
+// transport for each NIC. With less, NICs idle while their next messages wait in the queues of
+// others. docs/schedules.md has the measurements.
+constexpr uint64_t kRiseNs = 2 * limits::kChunkDuration;
 
 // A member's steps of a chunk, at their logical time.
 struct Event {
@@ -161,6 +166,7 @@ ForestPlan::ForestPlan(const View& view, size_t members, uint32_t self, Algorith
     const uint64_t bytes = part * size_of(type) / limits.rounds_per_forest;
     return parts_of(part, segment_count(bytes, type, limits));
   };
+  bool has_paths = false;
   if (const auto packing = packing_for(view, algorithm); packing != nullptr) {
     // The chunks are equal, and a round has as many as there are members.
     const uint64_t chunks = members * pieces(parts_of(count, members));
@@ -169,7 +175,9 @@ ForestPlan::ForestPlan(const View& view, size_t members, uint32_t self, Algorith
     cycles_ = parts_of(chunks, trees);
   } else {
     const TotalRates rates = total_rates(view, members);
-    forest_ = make_forest(rates, forest_shares(rates, algorithm), self);
+    const ForestShares shares = forest_shares(rates, algorithm);
+    has_paths = !shares.paths.empty();
+    forest_ = make_forest(rates, shares, self);
   }
   ends_.push_back(0);
   uint64_t largest = 0;
@@ -178,6 +186,10 @@ ForestPlan::ForestPlan(const View& view, size_t members, uint32_t self, Algorith
     largest = std::max(largest, chunk.weight);
   }
   if (cycles_ == 0) cycles_ = pieces(scaled(count, largest, ends_.back()));
+  if (!has_paths) {
+    const uint64_t rounds = parts_of(chunks(), forest_.chunks_of_round);
+    forest_.rounds_rising = rounds_of_exchange(members, count * size_of(type), rounds, limits);
+  }
 }
 
 Region ForestPlan::chunk_of(const Region& whole, uint64_t chunk) const {
@@ -186,6 +198,18 @@ Region ForestPlan::chunk_of(const Region& whole, uint64_t chunk) const {
   const auto cut = [&](uint64_t end) { return scaled(part.count, end, ends_.back()); };
   const uint64_t begin = cut(ends_[chunk % size]);
   return {part.buffer, part.offset + begin, cut(ends_[chunk % size + 1]) - begin};
+}
+
+PlanLimits forest_limits(const PlanKey& key, PlanLimits limits) {
+  const DomainCosts& network = key.costs.network;
+  const auto bytes_in = [&](uint64_t ns) {
+    return ns * 1000 * 1024 / std::max<uint64_t>(network.leader_kib_ps, 1);
+  };
+  const uint64_t slots = std::max<uint64_t>(limits::kStagingBytes / limits.segment_bytes_max, 1);
+  limits.segment_bytes_min = std::clamp(bytes_in(network.leader_hop_ns) / slots,
+                                        limits.segment_bytes_min, limits.segment_bytes_max);
+  limits.bytes_rising = bytes_in(kRiseNs);
+  return limits;
 }
 
 bool uses_forest(Algorithm algorithm) {

@@ -75,6 +75,10 @@ inline constexpr uint64_t kShareWeight = 16384;
 ForestShares forest_shares(const TotalRates& rates, Algorithm algorithm);
 // Returns how many rounds begin while a chunk rises along a path of so many members.
 uint64_t rounds_rising(size_t path);
+// The same where the trees are stars or packed ones, and a vector of so many bytes has `rounds` of
+// them, which are at least one.
+uint64_t rounds_of_exchange(size_t members, uint64_t bytes, uint64_t rounds,
+                            const PlanLimits& limits);
 // Returns the members by ascending rate.
 std::vector<uint32_t> slowest_first(const TotalRates& rates);
 // Returns the chunks of a round as the member `self` sees them.

@@ -24,6 +24,9 @@ struct PlanLimits {
   uint64_t segments_per_chain = 128;
   // A forest is half idle in its first and in its last round.
   uint64_t rounds_per_forest = 128;
+  // An exchange by owners has about so many bytes of the vector on their way up at a time, and as
+  // many on their way down. forest_limits() sets it from the rate of a host.
+  uint64_t bytes_rising = 0;
 
   // Hierarchical AllReduce: a column has at least this many bytes. More columns than one cost
   // messages, and save time only when a leader has more work in memory than the NICs have (2 hosts

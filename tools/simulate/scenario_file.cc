@@ -19,6 +19,8 @@ namespace {
 
 constexpr int64_t kHostsMax = 256;
 constexpr int64_t kNicsMax = 16;
+constexpr int64_t kRateMax = 100'000'000'000;  // bytes a second
+constexpr int64_t kHostRateMax = kNicsMax * kRateMax;
 constexpr int64_t kCommunicatorsMax = 8;
 constexpr int64_t kDepthMax = 16;
 constexpr int64_t kRepeatMax = 100'000;
@@ -115,8 +117,8 @@ Status read_cluster(Table& in, Scenario& s) {
   s.seed = static_cast<uint64_t>(in.integer("seed", 1, 0, INT64_MAX));
   s.hosts = static_cast<int>(in.integer("hosts", s.hosts, 2, kHostsMax));
   s.nics = static_cast<int>(in.integer("nics", s.nics, 1, kNicsMax));
-  s.rate_bytes_per_s = static_cast<uint64_t>(in.integer(
-      "rate_bytes_per_s", static_cast<int64_t>(s.rate_bytes_per_s), 1000, 100'000'000'000));
+  s.rate_bytes_per_s = static_cast<uint64_t>(
+      in.integer("rate_bytes_per_s", static_cast<int64_t>(s.rate_bytes_per_s), 1000, kRateMax));
   s.latency = in.time("latency_us", s.latency, 1e3);
   s.wakeup_jitter = in.time("wakeup_jitter_us", s.wakeup_jitter, 1e3);
   s.segment_bytes = static_cast<uint64_t>(
@@ -130,6 +132,8 @@ Status read_cluster(Table& in, Scenario& s) {
   s.plan_host_ranks =
       static_cast<int>(in.integer("plan_host_ranks", s.plan_host_ranks, 1, kHostsMax));
   s.plan_hop = in.time("plan_hop_us", s.plan_hop, 1e3);
+  s.plan_bytes_per_s = static_cast<uint64_t>(
+      in.integer("plan_bytes_per_s", static_cast<int64_t>(s.plan_bytes_per_s), 0, kHostRateMax));
   s.data_at_start = in.flag("data_at_start", s.data_at_start);
   s.damping = in.flag("damping", s.damping);
   s.cutoff = in.time("cutoff_ms", s.cutoff);
@@ -320,7 +324,8 @@ std::string to_toml(const Scenario& s) {
       << "\nsegment_bytes = " << s.segment_bytes << "\nsocket_bytes = " << s.socket_bytes
       << "\ninitial_window_bytes = " << s.initial_window_bytes << std::boolalpha
       << "\nmanagement = " << s.management << "\nplan_host_ranks = " << s.plan_host_ranks
-      << "\nplan_hop_us = " << decimal(s.plan_hop, 1e3) << "\ndata_at_start = " << s.data_at_start
+      << "\nplan_hop_us = " << decimal(s.plan_hop, 1e3)
+      << "\nplan_bytes_per_s = " << s.plan_bytes_per_s << "\ndata_at_start = " << s.data_at_start
       << "\ndamping = " << s.damping << "\ncutoff_ms = " << decimal(s.cutoff, 1e6)
       << "\ncommunicators = " << s.communicators << "\ndepth = " << s.depth
       << "\nthink_max_ms = " << decimal(s.think_max, 1e6) << "\nleave_early = " << s.leave_early

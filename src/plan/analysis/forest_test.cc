@@ -246,6 +246,26 @@ TEST(Forest, ASlowHostSendsAChunkWhenAnEarlierOneHasComeBack) {
   EXPECT_GT(sends, 10 * at_once);
 }
 
+// Otherwise NICs of fast hosts idle while all their messages wait in the queues of others.
+TEST(Forest, AnExchangeOfFastHostsHasMoreRoundsOnTheirWay) {
+  const auto rounds = [](uint64_t kib_ps, uint64_t bytes, int32_t hosts) {
+    PlanKey key = key_of(Algorithm::direct, hosts, bytes / sizeof(float));
+    key.costs.network.leader_kib_ps = kib_ps;
+    const ForestPlan plan(key.view, static_cast<size_t>(hosts), 0, key.algorithm, key.count,
+                          DataType::float32, forest_limits(key, kPlanLimits));
+    return plan.forest().rounds_rising;
+  };
+  constexpr uint64_t kVector = 32 << 20;  // 128 rounds of 256 KB
+  EXPECT_EQ(rounds(8'192'000, kVector, 8), 3u) << "1 Gbit/s a host: 375 KB in 3 ms";
+  EXPECT_EQ(rounds(2'048'000, kVector, 8), 5u) << "4 Gbit/s: 1.5 MB";
+  EXPECT_EQ(rounds(1'024'000, kVector, 8), 8u) << "8 Gbit/s: 3 MB, but at most 1/16 of all rounds";
+  EXPECT_EQ(rounds(1'024'000, kVector / 32, 8), 3u);
+  EXPECT_EQ(rounds(204'800, 32 * kVector, 8), 7u) << "40 Gbit/s: 15 MB in rounds of 2 MB";
+  EXPECT_EQ(rounds(20'480, 32 * kVector, 16), 6u) << "at most 96 messages";
+  EXPECT_EQ(rounds(20'480, 32 * kVector, 64), 3u);
+  EXPECT_EQ(rounds(0, 32 * kVector, 2), 48u);
+}
+
 TEST(Forest, SharesOfManyHostsAndOfAbsurdRatesAddUp) {
   std::map<size_t, uint64_t> predictions;  // by number of hosts, at ordinary rates
   for (const uint32_t most : {kWholeNic, kNicRateMax}) {

@@ -481,11 +481,18 @@ HostGroups Scenario::plan_hosts() const {
 
 PlanCosts Scenario::plan_costs() const {
   PlanCosts costs;
-  if (plan_hop == 0) return costs;
-  for (DomainCosts* each : {&costs.memory, &costs.network}) {
-    each->hop_ns = each->leader_hop_ns = static_cast<uint64_t>(plan_hop);
+  if (plan_hop > 0) {
+    for (DomainCosts* each : {&costs.memory, &costs.network}) {
+      each->hop_ns = each->leader_hop_ns = static_cast<uint64_t>(plan_hop);
+    }
   }
-  return costs;
+  if (plan_bytes_per_s == 0) return costs;
+  constexpr uint64_t kPsInSecond = 1'000'000'000'000;
+  DomainCosts& network = costs.network;
+  network.kib_ps = network.fan_kib_ps = network.leader_kib_ps =
+      1024 * kPsInSecond / plan_bytes_per_s;
+  network.message_ns = network.leader_message_ns = 0;  // simulated processors take no time
+  return bounded(costs);
 }
 
 }  // namespace r2ccl::sim

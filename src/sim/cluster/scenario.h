@@ -128,6 +128,8 @@ struct Scenario {
   int plan_host_ranks = 1;
   // Plans are chosen as if a hop took this long; 0: by the default costs.
   TimeNs plan_hop = 0;
+  // Plans are chosen as if a host carried so many bytes a second each way; 0: by the default costs.
+  uint64_t plan_bytes_per_s = 0;
   // Links that the measurement of costs would use have data connections from the start. False: each
   // link opens them when it first has messages.
   bool data_at_start = true;
