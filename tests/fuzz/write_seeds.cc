@@ -153,7 +153,7 @@ void write_views(Seeds& seeds) {
   seeds.write("view", "answer", encode(ViewAnswer{3, 1, false, 0, 8, 0, {}}));
   seeds.write("view", "record", encode(ViewAnswer{3, 1, false, 0, 8, 1, ViewRecord{1, 9, view}}));
   seeds.write("view", "commit", encode(ViewCommit{4, ViewRecord{1, 9, view}}));
-  seeds.write("view", "report", encode(HostReport{{{}, {0, 0}}, {{0, 500, 2, 1}}}));
+  seeds.write("view", "report", encode(HostReport{{kWholeReach, 0}, {{0, 500, 2, 1}}}));
 }
 
 void write_bootstrap(Seeds& seeds) {

@@ -1,6 +1,7 @@
 #include "protocol/view/view_driver.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -11,14 +12,18 @@
 
 namespace r2ccl {
 
+NicReach reach_of(size_t reached, size_t missed) {
+  if (missed <= reached) return kWholeReach;
+  if (reached == 0) return 0;
+  const size_t part = reached * kWholeReach / (reached + missed);
+  return static_cast<NicReach>(std::max<size_t>(part, 1));
+}
+
 std::vector<std::byte> encode(const HostReport& report) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  out.put(static_cast<uint8_t>(report.rates.size()));
-  for (const NicRate& nic : report.rates) {
-    out.put(nic.send);
-    out.put(nic.receive);
-  }
+  out.put(static_cast<uint8_t>(report.reach.size()));
+  for (const NicReach reach : report.reach) out.put(reach);
   out.put(static_cast<uint8_t>(report.slow.size()));
   for (const SlowNic& slow : report.slow) {
     out.put(slow.nic);
@@ -32,21 +37,20 @@ std::vector<std::byte> encode(const HostReport& report) {
 namespace {
 
 Status refused_report(const std::string& what) {
-  return {Code::remote, "a report of rates " + what};
+  return {Code::remote, "a report of NICs " + what};
 }
 
 Status check(const HostReport& report) {
-  if (report.rates.size() > limits::kNicsMax) return refused_report("of too many NICs");
-  for (const NicRate& nic : report.rates) {
-    const uint32_t larger = std::max(nic.send, nic.receive);
-    if (larger > kNicRateMax) {
-      return refused_report("of a NIC of " + std::to_string(larger) + "/1000");
+  if (report.reach.size() > limits::kNicsMax) return refused_report("of too many of them");
+  for (const NicReach reach : report.reach) {
+    if (reach > kWholeReach) {
+      return refused_report("that reach " + std::to_string(reach) + "/1000 of the hosts");
     }
   }
   for (const SlowNic& slow : report.slow) {
-    if (slow.nic >= report.rates.size()) return refused_report("of a NIC that the host lacks");
+    if (slow.nic >= report.reach.size()) return refused_report("that the host lacks");
     if (slow.rate == 0 || slow.rate >= kWholeNic) {
-      return refused_report("of a slow NIC that is not slow");
+      return refused_report("of which a slow one is not slow");
     }
   }
   return {};
@@ -57,11 +61,8 @@ Status check(const HostReport& report) {
 Result<HostReport> decode_host_report(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   HostReport report;
-  report.rates.resize(in.get<uint8_t>());
-  for (NicRate& nic : report.rates) {
-    nic.send = in.get<uint32_t>();
-    nic.receive = in.get<uint32_t>();
-  }
+  report.reach.resize(in.get<uint8_t>());
+  for (NicReach& reach : report.reach) reach = in.get<NicReach>();
   const size_t slow_count = in.get<uint8_t>();
   for (size_t i = 0; i < slow_count && !in.bad(); ++i) {
     SlowNic slow;
@@ -76,7 +77,7 @@ Result<HostReport> decode_host_report(std::span<const std::byte> bytes) {
   return report;
 }
 
-HostRatesFilter::HostRatesFilter(HostRates first, TimeNs now)
+ReachFilter::ReachFilter(std::vector<NicReach> first, TimeNs now)
     : nics_(first.size()), reported_(std::move(first)) {
   for (size_t nic = 0; nic < nics_.size(); ++nic) {
     nics_[nic].momentary = reported_[nic];
@@ -84,23 +85,24 @@ HostRatesFilter::HostRatesFilter(HostRates first, TimeNs now)
   }
 }
 
-void HostRatesFilter::observe(const HostRates& momentary, TimeNs now) {
+void ReachFilter::observe(std::span<const NicReach> momentary, TimeNs now) {
   R2CCL_CHECK(momentary.size() == nics_.size());
   for (size_t i = 0; i < nics_.size(); ++i) {
     NicWatch& nic = nics_[i];
-    if (momentary[i].send > 0 && momentary[i].receive > 0) nic.has_been_whole = true;
+    if (momentary[i] == kWholeReach) nic.has_been_whole = true;
     if (momentary[i] == nic.momentary) continue;
+    // One path after the other fails.
+    const bool was_worse = is_worse(i);
     nic.momentary = momentary[i];
-    nic.since = now;
+    if (!was_worse || !is_worse(i)) nic.since = now;
   }
 }
 
-bool HostRatesFilter::is_worse(size_t nic) const {
-  const NicRate& is = nics_[nic].momentary;
-  return is.send < reported_[nic].send || is.receive < reported_[nic].receive;
+bool ReachFilter::is_worse(size_t nic) const {
+  return nics_[nic].momentary < reported_[nic];
 }
 
-TimeNs HostRatesFilter::due(size_t nic) const {
+TimeNs ReachFilter::due(size_t nic) const {
   const NicWatch& watch = nics_[nic];
   if (watch.momentary == reported_[nic]) return kNever;
   if (is_worse(nic)) return watch.since + (watch.has_been_whole ? kLossAfter : kFirstLossAfter);
@@ -109,7 +111,7 @@ TimeNs HostRatesFilter::due(size_t nic) const {
   return watch.since + std::min(kReturnAfter << doublings, kReturnAfterMax);
 }
 
-const HostRates& HostRatesFilter::rates(TimeNs now) {
+const std::vector<NicReach>& ReachFilter::reach(TimeNs now) {
   for (size_t i = 0; i < nics_.size(); ++i) {
     NicWatch& nic = nics_[i];
     if (due(i) > now) continue;
@@ -123,19 +125,20 @@ const HostRates& HostRatesFilter::rates(TimeNs now) {
   return reported_;
 }
 
-TimeNs HostRatesFilter::next_timeout() const {
+TimeNs ReachFilter::next_timeout() const {
   TimeNs next = kNever;
   for (size_t nic = 0; nic < nics_.size(); ++nic) next = std::min(next, due(nic));
   return next;
 }
 
-ViewDriver::ViewDriver(std::vector<HostRates> hosts) {
-  for (HostRates& rates : hosts) reports_.push_back({std::move(rates), {}});
+ViewDriver::ViewDriver(std::vector<HostRates> hosts)
+    : first_(std::move(hosts)), reports_(first_.size()) {
+  for (const HostRates& host : first_) rails_ = std::max(rails_, host.size());
 }
 
 Status ViewDriver::on_report(size_t host, const HostReport& report, TimeNs now) {
-  if (host >= reports_.size() || report.rates.size() != reports_[host].rates.size()) {
-    return {Code::remote, "a report of " + std::to_string(report.rates.size()) + " NICs of host " +
+  if (host >= reports_.size() || report.reach.size() != first_[host].size()) {
+    return {Code::remote, "a report of " + std::to_string(report.reach.size()) + " NICs of host " +
                               std::to_string(host) + ", which has others"};
   }
   if (report == reports_[host]) return {};
@@ -148,12 +151,40 @@ Status ViewDriver::on_report(size_t host, const HostReport& report, TimeNs now) 
 uint32_t ViewDriver::received(uint32_t host, const SlowNic& slow) const {
   uint32_t least = kWholeNic;
   for (uint32_t from = 0; from < reports_.size(); ++from) {
-    if (from == host || from == slow.host) continue;
-    for (const SlowNic& other : reports_[from].slow) {
+    if (from == host || from == slow.host || !reports_[from]) continue;
+    for (const SlowNic& other : reports_[from]->slow) {
       if (other.host == host && other.peer_nic == slow.nic) least = std::min(least, other.rate);
     }
   }
   return least;
+}
+
+// Finds the lost NICs of a rail. A broken path says no more than that one of its two NICs failed. A
+// failed one reaches the fewest hosts, so the NICs are judged in the order of their reach: a NIC
+// need not reach those that were found to be lost, and is lost if it misses more than half of the
+// others.
+void ViewDriver::find_lost(size_t rail, std::vector<HostRates>& rates) const {
+  std::map<NicReach, std::vector<size_t>> by_reach;
+  size_t left = 0;
+  for (size_t host = 0; host < rates.size(); ++host) {
+    if (rail >= rates[host].size()) continue;
+    by_reach[reach(host, rail)].push_back(host);
+    ++left;
+  }
+  const size_t others = left - 1;
+  for (const auto& [reach, hosts] : by_reach) {
+    const size_t lost = others + 1 - left;
+    const size_t missed = std::max((kWholeReach - reach) * others / kWholeReach, lost) - lost;
+    if (reach > 0 && 2 * missed < left) return;
+    for (const size_t host : hosts) rates[host][rail] = {0, 0};
+    left -= hosts.size();
+  }
+}
+
+NicReach ViewDriver::reach(size_t host, size_t rail) const {
+  if (reports_[host]) return reports_[host]->reach[rail];
+  const NicRate& first = first_[host][rail];
+  return std::min(first.send, first.receive) > 0 ? kWholeReach : 0;
 }
 
 // A NIC that sends slowly to several hosts is slow itself. Where it sends slowly to one host only,
@@ -162,8 +193,9 @@ uint32_t ViewDriver::received(uint32_t host, const SlowNic& slow) const {
 std::vector<HostRates> ViewDriver::rates() const {
   std::vector<HostRates> all;
   for (uint32_t host = 0; host < reports_.size(); ++host) {
-    all.push_back(reports_[host].rates);
-    for (const SlowNic& slow : reports_[host].slow) {
+    all.push_back(reports_[host] ? HostRates(first_[host].size()) : first_[host]);
+    if (!reports_[host]) continue;
+    for (const SlowNic& slow : reports_[host]->slow) {
       const uint32_t receives = received(host, slow);
       if (slow.host != kSeveralHosts && receives == kWholeNic) continue;
       NicRate& nic = all.back()[slow.nic];
@@ -171,6 +203,7 @@ std::vector<HostRates> ViewDriver::rates() const {
       nic.receive = std::min(nic.receive, receives);
     }
   }
+  for (size_t rail = 0; rail < rails_; ++rail) find_lost(rail, all);
   return all;
 }
 

@@ -1,8 +1,8 @@
-// Decides which view to propose, from the rates that the hosts report. Pure.
+// Decides which view to propose, from what the hosts report of their NICs. Pure.
 //
-// A host reports its own NICs: HostRatesFilter turns the momentary state of each into a rate that
-// seldom changes, and RateWatch finds those that are slow. The rank that proposes collects the
-// reports: ViewDriver waits until the reports of one fault are in, and makes a view of them.
+// A host reports its own NICs: ReachFilter turns the momentary reach of each into one that seldom
+// changes, and RateWatch finds those that are slow. The rank that proposes collects the reports:
+// ViewDriver waits until the reports of one fault are in, and makes a view of them.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,25 @@
 
 namespace r2ccl {
 
-// The report of a host. Rates are zero where a NIC is lost.
+// How many of the other hosts a NIC reaches, in 1/1000. One that misses half of them or fewer
+// counts as whole: these hosts' own NICs may be the cause.
+using NicReach = uint16_t;
+inline constexpr NicReach kWholeReach = 1000;
+NicReach reach_of(size_t reached, size_t missed);
+
+// The report of a host.
 struct HostReport {
-  HostRates rates;
-  std::vector<SlowNic> slow;  // at most one entry for each NIC
+  std::vector<NicReach> reach;  // by rail; zero where the host lacks it
+  std::vector<SlowNic> slow;    // at most one entry for each NIC
   friend bool operator==(const HostReport&, const HostReport&) = default;
 };
 std::vector<std::byte> encode(const HostReport& report);
 Result<HostReport> decode_host_report(std::span<const std::byte> bytes);
 
-// The rates of this host's NICs with hysteresis. A NIC that is lost counts soon, and one that is
-// back counts when it has stayed for a while. Each loss within the last minute doubles that time,
+// The reach of this host's NICs with hysteresis. What is lost counts soon, and what is back counts
+// when it has stayed for a while. Each loss within the last minute doubles that time,
 // so that a NIC that flaps seldom changes a plan (as the penalties of RFC 2439, but by a count).
-class HostRatesFilter {
+class ReachFilter {
  public:
   // All paths of a NIC do not fail at the same moment.
   static constexpr TimeNs kLossAfter = 20 * kMillisecond;
@@ -41,19 +47,19 @@ class HostRatesFilter {
   // At first the NICs connect.
   static constexpr TimeNs kFirstLossAfter = 2 * kSecond;
 
-  // `first`: the rates that the others take this host to have.
-  HostRatesFilter(HostRates first, TimeNs now);
+  // `first`: the reach that the others take this host's NICs to have.
+  ReachFilter(std::vector<NicReach> first, TimeNs now);
 
-  // The momentary rates; one for each NIC.
-  void observe(const HostRates& momentary, TimeNs now);
-  // Returns the reported rates, which change only in here.
-  const HostRates& rates(TimeNs now);
+  // The momentary reach of each NIC.
+  void observe(std::span<const NicReach> momentary, TimeNs now);
+  // Returns the reported reach, which changes only in here.
+  const std::vector<NicReach>& reach(TimeNs now);
   TimeNs next_timeout() const;
 
  private:
   struct NicWatch {
-    NicRate momentary;
-    TimeNs since = 0;  // when the momentary rate became what it is
+    NicReach momentary = kWholeReach;
+    TimeNs since = 0;  // when it became what it is, or worse than the reported one
     bool has_been_whole = false;
     int losses = 0;  // each within kFlapMemory of the one before
     TimeNs lost_at = 0;
@@ -62,7 +68,7 @@ class HostRatesFilter {
   TimeNs due(size_t nic) const;
 
   std::vector<NicWatch> nics_;
-  HostRates reported_;
+  std::vector<NicReach> reported_;
 };
 
 class ViewDriver {
@@ -81,10 +87,14 @@ class ViewDriver {
   TimeNs next_timeout() const { return due_; }
 
  private:
+  void find_lost(size_t rail, std::vector<HostRates>& rates) const;
+  NicReach reach(size_t host, size_t rail) const;
   uint32_t received(uint32_t host, const SlowNic& slow) const;
   std::vector<HostRates> rates() const;
 
-  std::vector<HostReport> reports_;  // by host
+  std::vector<HostRates> first_;                    // by host: until its first report
+  std::vector<std::optional<HostReport>> reports_;  // by host
+  size_t rails_ = 0;                                // the most of a host
   TimeNs due_ = kNever;
 };
 

@@ -93,8 +93,12 @@ RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostG
     operations.executor(context).set_views(&agreements_[static_cast<size_t>(context)]);
   }
   // A rank that is not its host's lowest may have other NICs, and reports none.
-  if (speaks_for_host()) told_.rates = rates[host_of_[static_cast<size_t>(engine.self().value())]];
-  filter_ = HostRatesFilter(told_.rates, clock.now());
+  if (speaks_for_host()) {
+    for (const NicRate& nic : rates[host_of_[static_cast<size_t>(engine.self().value())]]) {
+      told_.reach.push_back(std::min(nic.send, nic.receive) > 0 ? kWholeReach : 0);
+    }
+  }
+  filter_ = ReachFilter(told_.reach, clock.now());
   rate_watch_ = RateWatch(nics());
   begin_window(clock.now());
 }
@@ -115,11 +119,11 @@ bool RankViews::speaks_for_host() const {
   return leaders_[host_of_[self]] == engine_.self();
 }
 
-// A path has two ends. A NIC is lost when it has failed towards more than half of the others: each
-// of these has failed towards one.
-bool RankViews::is_lost(NicId nic) const {
-  if (engine_.drained().contains(nic)) return true;
-  size_t paths = 0;
+// Returns the part of the other hosts that the NIC reaches, by its paths. A rank that has no path
+// says nothing.
+NicReach RankViews::reach_of_nic(NicId nic) const {
+  if (engine_.drained().contains(nic)) return 0;
+  size_t up = 0;
   size_t down = 0;
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
     const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
@@ -127,11 +131,10 @@ bool RankViews::is_lost(NicId nic) const {
     for (const Path* path : link->paths()) {
       if (path->spec.control_only || path->spec.local_nic != nic || path->at_rest()) continue;
       const PathPhase phase = path->state.phase();
-      ++paths;
-      down += phase == PathPhase::up || phase == PathPhase::suspect ? 0 : 1;
+      ++(phase == PathPhase::up || phase == PathPhase::suspect ? up : down);
     }
   }
-  return 2 * down > paths;
+  return reach_of(up, down);
 }
 
 const std::vector<uint16_t>& RankViews::own_rails() const {
@@ -139,12 +142,12 @@ const std::vector<uint16_t>& RankViews::own_rails() const {
   return speaks_for_host() ? rails_[host_of_[static_cast<size_t>(engine_.self().value())]] : none;
 }
 
-HostRates RankViews::momentary() const {
-  HostRates rates(told_.rates.size(), NicRate{0, 0});
+std::vector<NicReach> RankViews::momentary() const {
+  std::vector<NicReach> reach(told_.reach.size(), 0);
   for (size_t nic = 0; nic < nics(); ++nic) {
-    if (!is_lost(NicId(static_cast<uint16_t>(nic)))) rates[own_rails()[nic]] = {};
+    reach[own_rails()[nic]] = reach_of_nic(NicId(static_cast<uint16_t>(nic)));
   }
-  return rates;
+  return reach;
 }
 
 // Returns the slow NICs by their rails, at both ends. A peer that is not its host's lowest rank may
@@ -169,7 +172,7 @@ void RankViews::watch_nics(TimeNs now) {
 
 // Tells the coordinator what has changed.
 void RankViews::report(TimeNs now) {
-  HostReport report{filter_.rates(now), slow_by_rail()};
+  HostReport report{filter_.reach(now), slow_by_rail()};
   const Rank to = coordinator();
   if (report == told_ && to == told_to_) return;
   told_ = std::move(report);

@@ -1,8 +1,8 @@
 // The views of one rank: watches this host's NICs, agrees with the other ranks on a view for each
 // context, and keeps a context's collectives from beginning while their view is undecided.
 //
-// The lowest living rank of each host reports the rates of its NICs to the lowest living rank of
-// all, when they change. That one proposes. An unchanged view costs no message and no timer.
+// The lowest living rank of each host reports the reach of its NICs to the lowest living rank of
+// all, when it changes. That one proposes. An unchanged view costs no message and no timer.
 //
 // Driving thread only.
 #pragma once
@@ -75,11 +75,11 @@ class RankViews {
  private:
   Rank coordinator() const;
   bool speaks_for_host() const;
-  HostRates momentary() const;
+  std::vector<NicReach> momentary() const;
   size_t nics() const { return own_rails().size(); }
   const std::vector<uint16_t>& own_rails() const;
   std::vector<SlowNic> slow_by_rail() const;
-  bool is_lost(NicId nic) const;
+  NicReach reach_of_nic(NicId nic) const;
   void look(TimeNs now);
   void wake() { next_ = look_at_ = 0; }
   void watch_nics(TimeNs now);
@@ -104,7 +104,7 @@ class RankViews {
   std::vector<bool> gone_;                 // by rank
   std::vector<ViewAgreement> agreements_;  // by context
   std::vector<uint64_t> told_versions_;    // by context: of the last record that was logged
-  HostRatesFilter filter_;                 // of this host
+  ReachFilter filter_;                     // of this host
   ViewDriver driver_;
   RateWatch rate_watch_{0};
   HostReport told_;  // the last report

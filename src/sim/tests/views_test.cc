@@ -120,6 +120,33 @@ TEST_F(Views, FollowASilentNicWithoutAnyEvent) {
   EXPECT_EQ(differing_plans(*cluster_), "");
 }
 
+// The NICs of the others miss most of those that they met before, and are whole.
+TEST_F(Views, HoldNoNicForLostThatOnlyMissesLostOnes) {
+  start(4);
+  std::vector<HostRates> hosts = without(1, 0).hosts();
+  hosts[2][0] = {0, 0};
+  const View both = View::of(hosts).value();
+  for (const bool silent : {false, true}) {
+    AllReduceJob job(*cluster_, 64 * 1024);
+    job.start(200);
+    cluster_->world().run_for(20 * kMillisecond);
+    for (const int host : {1, 2}) {
+      if (silent) {
+        cluster_->fabric().hole(cluster_->nic(host, 0));
+      } else {
+        pull(host, 0);
+      }
+    }
+    EXPECT_LT(time_until(both, 3 * kSecond), silent ? kSecond : 100 * kMillisecond);
+    cluster_->world().run_for(kSecond);
+    EXPECT_EQ(agreement(3).latest().view, both);
+    for (const int host : {1, 2}) fix(host, 0);
+    EXPECT_LT(time_until(View(), 5 * kSecond), kSecond);
+    run(*cluster_, job, 60 * kSecond);
+  }
+  EXPECT_EQ(differing_plans(*cluster_), "");
+}
+
 TEST_F(Views, FollowADrainedNicAndItsReturn) {
   start(3);
   cluster_->node(2).engine().set_drained(NicId(1), true);
