@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "plan/forest.h"
+#include "plan/hosts/rail_division.h"
 
 namespace r2ccl {
 namespace {
@@ -55,7 +56,9 @@ uint64_t direct_rail_load(const View& view, const TotalRates& rates) {
       flows.push_back({star.collector, star.spreader, star.share});
     }
   }
-  return rail_load(view.hosts(), flows, whole);
+  const RailDivision division = divide_over_rails(view.hosts(), flows, whole);
+  if (division.parts.empty()) return UINT64_MAX;
+  return (division.load + division.load_of_proportions) / 2;
 }
 
 std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm) {

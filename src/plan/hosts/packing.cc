@@ -1,8 +1,9 @@
 #include "plan/hosts/packing.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
+
+#include "plan/hosts/nic_loads.h"
 
 namespace r2ccl {
 namespace {
@@ -19,30 +20,22 @@ constexpr uint64_t kDepthParts = 4;
 // The trees begin as if each host had sent and received so many chunks, on all its NICs: without
 // any load all prices would be equal, and the first trees would not spare slow hosts.
 constexpr uint64_t kChunksBefore = 16;
-// Times are in 2^-14 of the time in which the fastest NIC moves a chunk.
-constexpr int kTimeBits = 14;
-// Slower NICs than 1/1024 of the fastest count as that.
-constexpr int kRateBits = 10;
 constexpr uint32_t kNone = UINT32_MAX;
 
-// All NICs of all hosts, in one direction: `host * rails + rail`.
-struct Nics {
-  std::vector<uint64_t> rates;
-  std::vector<uint64_t> totals;  // by host
-  std::vector<uint64_t> loads;   // the time of what each has to do
+struct Nics : NicLoads {
+  using NicLoads::NicLoads;
   std::vector<uint64_t> prices;  // of one unit of time more
 };
 
 class Packer {
  public:
-  explicit Packer(const std::vector<HostRates>& hosts) : size_(hosts.size()) {
-    for (const HostRates& host : hosts) {
-      rails_ = std::max(rails_, host.size());
-      for (const NicRate& nic : host)
-        fastest_ = std::max<uint64_t>({fastest_, nic.send, nic.receive});
-    }
-    read(hosts, &NicRate::send, send_);
-    read(hosts, &NicRate::receive, receive_);
+  explicit Packer(const std::vector<HostRates>& hosts)
+      : size_(hosts.size()),
+        rails_(rails_of(hosts)),
+        fastest_(fastest_of(hosts)),
+        send_(hosts, &NicRate::send, rails_, fastest_),
+        receive_(hosts, &NicRate::receive, rails_, fastest_) {
+    for (Nics* nics : {&send_, &receive_}) nics->loads = loads_before(*nics);
     fill_table(send_, receive_, sums_);
     fill_table(receive_, send_, results_);
   }
@@ -68,25 +61,8 @@ class Packer {
       packing.trees.push_back(std::move(tree));
     }
     packing.hops = (hops + count - 1) / count;
-    packing.load = relative(load() / count);
+    packing.load = relative_to_fastest_host(load() / count, send_, receive_, fastest_);
     return packing;
-  }
-
-  uint64_t load_of(const std::vector<RailFlow>& flows, uint64_t whole) {
-    for (Nics* nics : {&send_, &receive_}) std::ranges::fill(nics->loads, 0);
-    for (const RailFlow& flow : flows) {
-      const Times* const times = &sums_[(flow.from * size_ + flow.to) * rails_];
-      bool meets = false;
-      for (size_t rail = 0; rail < rails_; ++rail) {
-        meets = meets || times[rail].child > 0 || times[rail].parent > 0;
-        send_.loads[flow.from * rails_ + rail] += times[rail].child * flow.share;
-        receive_.loads[flow.to * rails_ + rail] += times[rail].parent * flow.share;
-      }
-      if (!meets) return UINT64_MAX;
-    }
-    return relative(std::max(*std::ranges::max_element(send_.loads),
-                             *std::ranges::max_element(receive_.loads)) /
-                    whole);
   }
 
  private:
@@ -97,27 +73,11 @@ class Packer {
   };
   using Table = std::vector<Times>;  // (child * hosts + parent) * rails + rail
 
-  void read(const std::vector<HostRates>& hosts, uint32_t NicRate::*direction, Nics& nics) const {
-    nics.rates.resize(size_ * rails_);
-    nics.prices.resize(size_ * rails_);
-    for (size_t host = 0; host < size_; ++host) {
-      uint64_t total = 0;
-      for (size_t rail = 0; rail < hosts[host].size(); ++rail) {
-        uint64_t rate = hosts[host][rail].*direction;
-        if (rate > 0) rate = std::max({rate, fastest_ >> kRateBits, uint64_t{1}});
-        nics.rates[host * rails_ + rail] = rate;
-        total += rate;
-      }
-      nics.totals.push_back(total);
-    }
-    nics.loads = loads_before(nics);
-  }
-
   std::vector<uint64_t> loads_before(const Nics& nics) const {
     std::vector<uint64_t> loads(size_ * rails_, 0);
     for (size_t nic = 0; nic < loads.size(); ++nic) {
       if (nics.rates[nic] == 0) continue;
-      loads[nic] = kChunksBefore * (fastest_ << kTimeBits) / nics.totals[nic / rails_];
+      loads[nic] = kChunksBefore * (fastest_ << NicLoads::kTimeBits) / nics.totals[nic / rails_];
     }
     return loads;
   }
@@ -135,7 +95,7 @@ class Packer {
         const uint64_t sum = std::accumulate(shared.begin(), shared.end(), uint64_t{0});
         for (size_t rail = 0; rail < rails_; ++rail) {
           if (shared[rail] == 0) continue;
-          const uint64_t time = shared[rail] * (fastest_ << kTimeBits) / sum;
+          const uint64_t time = shared[rail] * (fastest_ << NicLoads::kTimeBits) / sum;
           table[(child * size_ + parent) * rails_ + rail] = {
               static_cast<uint32_t>(time / children.rates[child * rails_ + rail]),
               static_cast<uint32_t>(time / parents.rates[parent * rails_ + rail])};
@@ -144,24 +104,11 @@ class Packer {
     }
   }
 
-  // A price is the twelfth power of a NIC's load relative to the largest one: the trees keep the
-  // twelfth norm of all loads small, and so the largest load.
   void set_prices() {
-    uint64_t most = 1;
-    for (const Nics* nics : {&send_, &receive_}) {
-      most = std::max(most, *std::ranges::max_element(nics->loads));
-    }
-    const int shift = std::max(0, static_cast<int>(std::bit_width(most)) - 31);
-    const uint64_t inverse = (uint64_t{1} << 62) / (most >> shift);
+    const NicPrices prices(std::max(send_.most(), receive_.most()));
     for (Nics* nics : {&send_, &receive_}) {
-      for (size_t nic = 0; nic < nics->loads.size(); ++nic) {
-        // Each has 31 binary digits.
-        const uint64_t first = (nics->loads[nic] >> shift) * inverse >> 31;
-        const uint64_t second = first * first >> 31;
-        const uint64_t fourth = second * second >> 31;
-        const uint64_t eighth = fourth * fourth >> 31;
-        nics->prices[nic] = fourth * eighth >> 30;
-      }
+      nics->prices.clear();
+      for (const uint64_t load : nics->loads) nics->prices.push_back(prices.of(load));
     }
   }
 
@@ -290,11 +237,6 @@ class Packer {
     return tree;
   }
 
-  // Returns the time relative to that of the fastest host, in 1/1024.
-  uint64_t relative(uint64_t time) const {
-    return (time * fastest_host() / fastest_) >> (kTimeBits - 10);
-  }
-
   uint64_t height() const { return *std::ranges::max_element(depths_); }
 
   // Returns the largest load of a NIC by the trees alone.
@@ -308,14 +250,10 @@ class Packer {
     }
     return most;
   }
-  uint64_t fastest_host() const {
-    return std::max(*std::ranges::max_element(send_.totals),
-                    *std::ranges::max_element(receive_.totals));
-  }
 
   const size_t size_;
-  size_t rails_ = 0;
-  uint64_t fastest_ = 1;  // NIC
+  const size_t rails_;
+  const uint64_t fastest_;  // NIC
   Nics send_;
   Nics receive_;
   Table sums_;
@@ -327,11 +265,6 @@ class Packer {
 };
 
 }  // namespace
-
-uint64_t rail_load(const std::vector<HostRates>& hosts, const std::vector<RailFlow>& flows,
-                   uint64_t whole) {
-  return Packer(hosts).load_of(flows, whole);
-}
 
 Packing pack_trees(const std::vector<HostRates>& hosts) {
   if (hosts.size() < 3 || hosts.size() > kPackedHostsMax) return {};

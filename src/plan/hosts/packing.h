@@ -37,18 +37,6 @@ struct Packing {
   bool empty() const { return trees.empty(); }
 };
 
-// A part of the vector, in any unit, that one host sends to another one.
-struct RailFlow {
-  uint32_t from = 0;
-  uint32_t to = 0;
-  uint64_t share = 0;
-};
-
-// Returns the load, as that of a packing, where the vector has so many units. The largest number
-// stands for hosts without a common rail.
-uint64_t rail_load(const std::vector<HostRates>& hosts, const std::vector<RailFlow>& flows,
-                   uint64_t whole);
-
 // Returns trees for these hosts, whose NICs stand by rail. A message takes all rails that both of
 // its hosts have, in proportion to their bandwidth.
 Packing pack_trees(const std::vector<HostRates>& hosts);

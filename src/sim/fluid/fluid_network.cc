@@ -8,6 +8,10 @@
 namespace r2ccl::sim {
 namespace {
 
+constexpr uint64_t kTrafficUnits = 16384;  // of the largest flow
+// Sums of these are exact. A rail that a link leaves to others is its own while they are idle.
+constexpr double kPart = 1.0 / RailDivision::kParts;
+
 Status bad_fabric(const std::string& what) {
   return {Code::invalid_argument, what};
 }
@@ -126,13 +130,37 @@ std::span<const FluidNetwork::Pair> FluidNetwork::pairs(uint32_t from, uint32_t 
   return pairs_;
 }
 
+void FluidNetwork::set_traffic(std::vector<RailFlow> traffic) {
+  if (fabric_.kind != FluidFabricKind::rails) return;
+  traffic_ = std::move(traffic);
+  uint64_t most = 0;
+  for (const RailFlow& flow : traffic_) most = std::max(most, flow.share);
+  for (size_t i = 0; i < traffic_.size(); ++i) {
+    RailFlow& flow = traffic_[i];
+    traffic_of_[uint64_t{flow.from} * hosts() + flow.to] = i;
+    flow.share = std::max<uint64_t>(flow.share * kTrafficUnits / std::max<uint64_t>(most, 1), 1);
+  }
+  divide_traffic();
+}
+
+void FluidNetwork::divide_traffic() {
+  const auto differ = [&](const HostRates& rates) { return rates != nic_rates_.front(); };
+  parts_.clear();
+  if (traffic_.empty() || std::ranges::none_of(nic_rates_, differ)) return;
+  parts_ = divide_over_rails(nic_rates_, traffic_, kTrafficUnits).parts;
+}
+
 void FluidNetwork::pair_rails(uint32_t from, uint32_t to) {
+  const uint16_t* parts = nullptr;
+  const auto found = traffic_of_.find(uint64_t{from} * hosts() + to);
+  if (!parts_.empty() && found != traffic_of_.end()) parts = &parts_[found->second * fabric_.nics];
   for (uint32_t rail = 0; rail < fabric_.nics; ++rail) {
     if (rate(from, rail).send == 0 || rate(to, rail).receive == 0) continue;
     pairs_.push_back({.resources = {sender(from, rail), receiver(to, rail)},
                       .count = 2,
                       .sender = rail,
-                      .receiver = rail});
+                      .receiver = rail,
+                      .weight = parts == nullptr ? 1 : std::max<double>(parts[rail], 1) * kPart});
   }
 }
 
@@ -156,6 +184,7 @@ void FluidNetwork::pair_others(uint32_t from, uint32_t to) {
 
 void FluidNetwork::set_rate(uint32_t host, uint32_t nic, const NicRate& rate) {
   nic_rates_[host][nic] = rate;
+  divide_traffic();
   if (fabric_.kind != FluidFabricKind::flat) {
     shares_.set_capacity(sender(host, nic), bytes_per_s(rate.send));
     shares_.set_capacity(receiver(host, nic), bytes_per_s(rate.receive));

@@ -7,19 +7,24 @@
 //           carry the whole rail's bandwidth, divided by the oversubscription.
 //
 // A NIC is full duplex. Between two hosts a message is striped over all pairs of NICs that are
-// alive: each pair is a flow of its own, and takes bytes as fast as it gets its fair share, as the
-// links of the library do. On `spine` equal rails are paired first, then what is left in order.
-// Within a host each rank has a port of its own, as NVLink gives it.
+// alive: each pair is a flow of its own. On `spine` equal rails are paired first, then what is left
+// in order. Within a host each rank has a port of its own, as NVLink gives it.
+//
+// The links of the library give a chunk to the NIC that is done first with the bytes of all links
+// before it, so a link leaves a narrow rail to the links that have no other. On `rails` the flows
+// that share a NIC therefore have weights: those by which the bytes of all links divide best.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
 #include "plan/host_groups.h"
+#include "plan/hosts/rail_division.h"
 #include "plan/hosts/view.h"
 #include "sim/fluid/max_min.h"
 
@@ -59,12 +64,15 @@ class FluidNetwork {
     uint32_t count = 0;
     uint32_t sender = 0;  // the rails of its NICs
     uint32_t receiver = 0;
+    double weight = 1;
     std::span<const MaxMin::Resource> all() const { return {resources.data(), count}; }
   };
   // Returns the pairs of NICs, or ports, that carry a message between two ranks now. Valid until
   // the next call.
   std::span<const Pair> pairs(uint32_t from, uint32_t to);
 
+  // Tells the bytes that each host will send to each other one, in any unit.
+  void set_traffic(std::vector<RailFlow> traffic);
   // Changes the rate of a NIC.
   void set_rate(uint32_t host, uint32_t nic, const NicRate& rate);
   const NicRate& rate(uint32_t host, uint32_t nic) const { return nic_rates_[host][nic]; }
@@ -75,6 +83,7 @@ class FluidNetwork {
   double bytes_per_s(uint32_t permille) const;
   void add_host(const HostRates* rates);
   void add_switches();
+  void divide_traffic();
   void pair_rails(uint32_t from, uint32_t to);
   void pair_others(uint32_t from, uint32_t to);
   MaxMin::Resource sender(uint32_t host, uint32_t nic) const;
@@ -88,6 +97,9 @@ class FluidNetwork {
   MaxMin::Resource first_switch_ = 0;  // each has two: up and down
   MaxMin::Resource first_port_ = 0;    // each has two
   std::vector<Pair> pairs_;
+  std::vector<RailFlow> traffic_;
+  std::unordered_map<uint64_t, size_t> traffic_of_;  // by `from * hosts + to`
+  std::vector<uint16_t> parts_;                      // as RailDivision; empty: all are equal
 };
 
 }  // namespace r2ccl::sim

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -73,6 +74,26 @@ void FluidRun::make_links() {
     }
   }
   sending_ = LinkHeap(links_.size());
+  network_.set_traffic(traffic());
+}
+
+// Returns what the plan sends from host to host, in elements.
+std::vector<RailFlow> FluidRun::traffic() const {
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> counts;
+  for (const Link& link : links_) {
+    if (!link.remote) continue;
+    const CompactPlan& plan = plan_.ranks()[link.from];
+    uint64_t& count = counts[{network_.host_of(link.from), network_.host_of(link.to)}];
+    CompactStep step;
+    uint32_t at = plan.queues()[link.send_queue].begin;
+    for (uint32_t i = 0; i < plan.queues()[link.send_queue].length; ++i) {
+      plan.read_step(at, step);
+      count += step.count;
+    }
+  }
+  std::vector<RailFlow> flows;
+  for (const auto& [hosts, count] : counts) flows.push_back({hosts.first, hosts.second, count});
+  return flows;
 }
 
 void FluidRun::make_link(uint32_t from, uint32_t send_queue) {
@@ -293,7 +314,7 @@ void FluidRun::start_flows(uint32_t index) {
   Link& link = links_[index];
   link.active = true;
   for (const FluidNetwork::Pair& pair : network_.pairs(link.from, link.to)) {
-    const MaxMin::Flow flow = network_.shares().add_flow(pair.all(), index);
+    const MaxMin::Flow flow = network_.shares().add_flow(pair.all(), index, pair.weight);
     if (flow >= next_flow_.size()) next_flow_.resize(flow + 1);
     next_flow_[flow] = std::exchange(link.first_flow, flow);
   }

@@ -53,6 +53,7 @@ class FluidRun {
 
   void make_links();
   void make_link(uint32_t from, uint32_t send_queue);
+  std::vector<RailFlow> traffic() const;
   double next_time() const;
   void run_events(double until_s);
   void apply(const RateChange& change);

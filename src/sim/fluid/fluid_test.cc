@@ -281,6 +281,20 @@ TEST(FluidTest, WithoutACommonRailThereIsAnError) {
             "of host 0 to host 1");
 }
 
+// Where all NICs must be busy all the time to reach the floor of 4/3 of the healthy ring's time.
+TEST(FluidTest, ALinkLeavesANarrowRailToThoseThatHaveNoOther) {
+  PlanKey key = call(Collective::all_reduce, Algorithm::direct, 4, 1024 * kSegment);
+  FluidFabric fabric = rails_of(FluidFabricKind::rails, 8);
+  fabric.rates.assign(4, HostRates(8));
+  for (size_t nic = 0; nic < 4; ++nic) {
+    fabric.rates[0][nic] = fabric.rates[1][nic + 1] = {0, 0};
+  }
+  key.view = View::of(fabric.rates).value();
+  const FluidPlan plan = FluidPlan::of(key, segments_of_1_mb()).value();
+  const double healthy = 1024 * 1.5 * kSegmentS / 8;
+  EXPECT_NEAR(fluid_time(plan, {}, fabric).value().time_s / healthy, 4.0 / 3, 0.02);
+}
+
 // ---- failures ----------------------------------------------------------------------------------
 
 TEST(FluidTest, AfterAFailureTheOtherNicsCarryTheRest) {

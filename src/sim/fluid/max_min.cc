@@ -33,8 +33,8 @@ void MaxMin::set_capacity(Resource resource, double capacity) {
   mark(resource);
 }
 
-MaxMin::Flow MaxMin::add_flow(std::span<const Resource> resources, uint32_t owner) {
-  R2CCL_CHECK(!resources.empty() && resources.size() <= kResourcesOfFlowMax);
+MaxMin::Flow MaxMin::add_flow(std::span<const Resource> resources, uint32_t owner, double weight) {
+  R2CCL_CHECK(!resources.empty() && resources.size() <= kResourcesOfFlowMax && weight > 0);
   if (free_.empty()) {
     free_.push_back(static_cast<Flow>(flows_.size()));
     flows_.emplace_back();
@@ -42,6 +42,7 @@ MaxMin::Flow MaxMin::add_flow(std::span<const Resource> resources, uint32_t owne
   const Flow flow = free_.back();
   free_.pop_back();
   FlowState& state = flows_[flow];
+  state.weight = weight;
   state.rate = 0;
   state.owner = owner;
   state.count = static_cast<uint8_t>(resources.size());
@@ -49,8 +50,10 @@ MaxMin::Flow MaxMin::add_flow(std::span<const Resource> resources, uint32_t owne
     ResourceState& resource = resources_[resources[i]];
     state.resources[i] = resources[i];
     state.places[i] = static_cast<uint32_t>(resource.members.size());
-    resource.members.push_back(
-        {.flow = flow, .index = i, .other = state.count == 2 ? resources[1 - i] : kSeveral});
+    resource.members.push_back({.flow = flow,
+                                .index = i,
+                                .other = state.count == 2 ? resources[1 - i] : kSeveral,
+                                .weight = weight});
     mark(resources[i]);
   }
   touch(flow);
@@ -134,25 +137,32 @@ double MaxMin::cap_of(const Member& member) const {
 }
 
 double MaxMin::level_of(const ResourceState& resource) {
-  const double slack = resource.capacity * kTolerance;
   if (resource.members.empty()) return kNoLevel;
   if (resource.members.size() == 1) {
-    return cap_of(resource.members[0]) <= resource.capacity + slack ? kNoLevel : resource.capacity;
+    const Member& only = resource.members[0];
+    const double level = resource.capacity / only.weight;
+    return cap_of(only) <= level + level * kTolerance ? kNoLevel : level;
   }
   caps_.clear();
-  for (const Member& member : resource.members) caps_.push_back(cap_of(member));
+  double weight = 0;
+  for (const Member& member : resource.members) {
+    caps_.push_back({cap_of(member), member.weight});
+    weight += member.weight;
+  }
   // Flows that others hold below an equal share leave the rest to those that are left.
   double rest = resource.capacity;
   size_t left = caps_.size();
   while (left > 0) {
-    const double level = rest / static_cast<double>(left);
+    const double level = rest / weight;
+    const double most = level + resource.capacity / weight * kTolerance;
     const size_t before = left;
     for (size_t i = 0; i < left;) {
-      if (caps_[i] > level + slack) {
+      if (caps_[i].level > most) {
         ++i;
         continue;
       }
-      rest = std::max(rest - caps_[i], 0.0);
+      rest = std::max(rest - caps_[i].level * caps_[i].weight, 0.0);
+      weight -= caps_[i].weight;
       std::swap(caps_[i], caps_[--left]);
     }
     if (left == before) return level;
@@ -166,7 +176,7 @@ double MaxMin::rate_by_levels(const FlowState& flow) const {
     rate = std::min(rate, levels_[flow.resources[i]]);
   }
   R2CCL_CHECK(rate != kNoLevel);
-  return rate;
+  return flow.weight * rate;
 }
 
 }  // namespace r2ccl::sim

@@ -1,8 +1,10 @@
-// Max-min fair rates of flows over resources of given capacity (Bertsekas and Gallager, Data
-// Networks, 6.5.2). Each resource has a level, the most that a flow may have there; a flow's rate
-// is the least level of its resources. The levels are the fixed point of
+// Weighted max-min fair rates of flows over resources of given capacity (Bertsekas and Gallager,
+// Data Networks, 6.5.2). Each resource has a level, the most that a flow of weight 1 may have
+// there; a flow's rate is its weight times the least level of its resources. The levels are the
+// fixed point of
 //
-//     sum over the flows of a resource of min(its level, the levels of the flow's other resources)
+//     sum over the flows of a resource of
+//         weight * min(its level, the levels of the flow's other resources)
 //         = capacity,       or no level where the sum stays below
 //
 // It is unique, and updates in any order reach it (Charny, Clark, Jain, ICC 1995: the resource with
@@ -29,7 +31,7 @@ class MaxMin {
   double capacity(Resource resource) const { return resources_[resource].capacity; }
 
   // Adds a flow without an end. Its resources differ. `owner` is for the caller.
-  Flow add_flow(std::span<const Resource> resources, uint32_t owner);
+  Flow add_flow(std::span<const Resource> resources, uint32_t owner, double weight = 1);
   void remove_flow(Flow flow);
   size_t flows() const { return flows_.size() - free_.size(); }
 
@@ -58,6 +60,7 @@ class MaxMin {
   struct FlowState {
     std::array<Resource, kResourcesOfFlowMax> resources{};
     std::array<uint32_t, kResourcesOfFlowMax> places{};  // in the lists of the resources
+    double weight = 1;
     double rate = 0;
     uint32_t owner = 0;
     uint8_t count = 0;
@@ -68,6 +71,7 @@ class MaxMin {
     Flow flow = 0;
     uint32_t index = 0;
     Resource other = kSeveral;  // the only other resource of the flow
+    double weight = 1;          // of the flow
   };
   struct ResourceState {
     double capacity = 0;
@@ -91,7 +95,11 @@ class MaxMin {
   std::vector<Flow> free_;
   std::vector<Flow> touched_;
   std::vector<Resource> dirty_;
-  std::vector<double> caps_;
+  struct Cap {
+    double level = 0;
+    double weight = 0;
+  };
+  std::vector<Cap> caps_;
 };
 
 }  // namespace r2ccl::sim

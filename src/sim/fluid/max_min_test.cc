@@ -11,32 +11,37 @@
 namespace r2ccl::sim {
 namespace {
 
-using Flows = std::map<MaxMin::Flow, std::vector<MaxMin::Resource>>;
+struct Way {
+  std::vector<MaxMin::Resource> resources;
+  double weight = 1;
+};
+using Flows = std::map<MaxMin::Flow, Way>;
 
 void settle(MaxMin& shares) {
   shares.settle([](uint32_t, double) {});
 }
 
-// Progressive filling, as the textbook has it: all rates rise together until a resource is full,
-// which freezes its flows.
+// Progressive filling, as the textbook has it: all rates rise together, by their weights, until a
+// resource is full, which freezes its flows.
 std::map<MaxMin::Flow, double> filled(const Flows& flows, std::vector<double> capacity) {
   std::map<MaxMin::Flow, double> rates;
   while (rates.size() < flows.size()) {
-    std::vector<size_t> open(capacity.size());
-    for (const auto& [flow, resources] : flows) {
+    std::vector<double> open(capacity.size());
+    for (const auto& [flow, way] : flows) {
       if (rates.contains(flow)) continue;
-      for (const auto resource : resources) ++open[resource];
+      for (const auto resource : way.resources) open[resource] += way.weight;
     }
     double least = std::numeric_limits<double>::infinity();
     size_t full = 0;
     for (size_t i = 0; i < capacity.size(); ++i) {
-      const double share = capacity[i] / static_cast<double>(std::max<size_t>(open[i], 1));
-      if (open[i] > 0 && share < least) least = share, full = i;
+      if (open[i] > 0 && capacity[i] / open[i] < least) least = capacity[i] / open[i], full = i;
     }
-    for (const auto& [flow, resources] : flows) {
-      if (rates.contains(flow) || std::ranges::find(resources, full) == resources.end()) continue;
-      rates[flow] = least;
-      for (const auto resource : resources) capacity[resource] -= least;
+    for (const auto& [flow, way] : flows) {
+      if (rates.contains(flow) || std::ranges::find(way.resources, full) == way.resources.end()) {
+        continue;
+      }
+      rates[flow] = way.weight * least;
+      for (const auto resource : way.resources) capacity[resource] -= rates[flow];
     }
   }
   return rates;
@@ -67,6 +72,21 @@ TEST(MaxMinTest, FlowsThatOthersHoldBackLeaveTheirShare) {
   EXPECT_DOUBLE_EQ(shares.rate(both_a), 2);
   EXPECT_DOUBLE_EQ(shares.rate(both_b), 2);
   EXPECT_DOUBLE_EQ(shares.rate(alone), 6);
+}
+
+TEST(MaxMinTest, FlowsShareByTheirWeights) {
+  MaxMin shares;
+  const auto first = shares.add_resource(12);
+  const auto second = shares.add_resource(1);
+  const auto light = shares.add_flow(std::vector{first}, 0, 0.25);
+  const auto heavy = shares.add_flow(std::vector{first}, 1, 0.75);
+  settle(shares);
+  EXPECT_DOUBLE_EQ(shares.rate(light), 3);
+  EXPECT_DOUBLE_EQ(shares.rate(heavy), 9);
+  const auto held = shares.add_flow(std::vector{first, second}, 2, 4);
+  settle(shares);
+  EXPECT_DOUBLE_EQ(shares.rate(held), 1);
+  EXPECT_DOUBLE_EQ(shares.rate(heavy), 8.25);
 }
 
 TEST(MaxMinTest, OnlyFlowsWhoseRateChangesAreTold) {
@@ -124,12 +144,13 @@ TEST(MaxMinTest, TheRatesAreThoseOfProgressiveFilling) {
         for (size_t i = 0; i < resources; ++i) way[i] = static_cast<MaxMin::Resource>(i);
         std::shuffle(way.begin(), way.end(), random);
         way.resize(1 + below(std::min<size_t>(resources, MaxMin::kResourcesOfFlowMax)));
-        flows[shares.add_flow(way, 0)] = way;
+        const double weight = seed % 2 == 0 ? 1 : static_cast<double>(1 + below(64)) / 16;
+        flows[shares.add_flow(way, 0, weight)] = {way, weight};
       }
       settle(shares);
       ASSERT_EQ(shares.flows(), flows.size());
       for (const auto& [flow, rate] : filled(flows, capacity)) {
-        ASSERT_NEAR(shares.rate(flow), rate, 1e-9) << "seed " << seed << " change " << change;
+        ASSERT_NEAR(shares.rate(flow), rate, 1e-8) << "seed " << seed << " change " << change;
       }
     }
   }
