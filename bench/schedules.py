@@ -28,10 +28,11 @@ OTHERS = ("all_gather", "reduce_scatter", "all_to_all", *ROOTED)
 
 
 def cell(hosts, loss, algorithm, **more):
-    """Returns the values of one run. So many bytes have at least 128 rounds."""
+    """Returns the values of one run. So many bytes have at least 128 rounds, and among few hosts many
+    more."""
     return {"collective": "all_reduce", "kind": "one" if len(loss) == 1 else "vector",
             "fabric": "flat", "latency_us": 0, "root": 0, "hosts": hosts, "loss": list(loss),
-            "algorithm": algorithm, "bytes": GIB // 4 if hosts <= 8 else GIB, **more}
+            "algorithm": algorithm, "bytes": GIB, **more}
 
 
 def vectors(hosts, count=VECTORS):

@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "plan/text/plan_words.h"
+
 namespace r2ccl::tools {
 
 using namespace sim;
@@ -78,6 +80,15 @@ class Table {
     }
     wrong(*node, std::string(key) + " must be one of " + names);
     return fallback;
+  }
+  Algorithm algorithm(const char* key) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return Algorithm::automatic;
+    const auto word = node->value_exact<std::string>();
+    const auto value = word ? value_of(kAlgorithmWords, *word) : std::nullopt;
+    if (!value)
+      wrong(*node, std::string(key) + " must be one of " + list_of_words(kAlgorithmWords));
+    return value.value_or(Algorithm::automatic);
   }
   // Refuses keys that no call has read.
   void refuse_others(std::initializer_list<std::string_view> also = {}) {
@@ -162,6 +173,7 @@ Status read_operation(const toml::table& table, Table& in, Scenario& s) {
                                              o.kind == Kind::barrier ? 0 : 1, kCountMax));
   o.root = static_cast<int>(in.integer("root", 0, 0, s.hosts - 1));
   o.in_place = in.flag("in_place", false);
+  o.algorithm = in.algorithm("algorithm");
   if (has_blocks(o.kind)) o.unequal = in.flag("unequal", false);
   const int64_t repeat = in.integer("repeat", 1, 1, kRepeatMax);
   in.refuse_others();
@@ -267,6 +279,9 @@ void print_operation(std::ostringstream& out, const OperationSpec& o, size_t rep
   if (o.root != 0) out << "root = " << o.root << '\n';
   if (o.in_place) out << "in_place = true\n";
   if (o.unequal) out << "unequal = true\n";
+  if (o.algorithm != Algorithm::automatic) {
+    out << "algorithm = \"" << word_of(kAlgorithmWords, o.algorithm) << "\"\n";
+  }
   if (repeat > 1) out << "repeat = " << repeat << '\n';
 }
 

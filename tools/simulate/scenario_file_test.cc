@@ -29,6 +29,17 @@ TEST(ScenarioFile, NeedsLittle) {
   EXPECT_EQ(scenario.value().operations[2].count, 5U);
 }
 
+TEST(ScenarioFile, GivesTheRateAndTheAlgorithmOfPlansBack) {
+  const auto read = parse_scenario(
+      "plan_bytes_per_s = 5000000000\n[[operation]]\ncount = 5\nalgorithm = \"nested\"\n",
+      "f.toml");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  const auto again = parse_scenario(to_toml(read.value()), "f.toml");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again.value().plan_bytes_per_s, 5'000'000'000U);
+  EXPECT_EQ(again.value().operations.front().algorithm, Algorithm::nested);
+}
+
 TEST(ScenarioFile, GivesMoreRepeatsBackThanOneOperationMayHave) {
   const std::string many = "[[operation]]\ncount = 5\nrepeat = 100000\n";
   const auto scenario = parse_scenario(many + many, "f.toml");

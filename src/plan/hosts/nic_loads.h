@@ -65,9 +65,9 @@ inline uint64_t relative_to_fastest_host(uint64_t time, const NicLoads& send,
   return (time * host / fastest) >> (NicLoads::kTimeBits - 10);
 }
 
-// A price is the twelfth power of a NIC's load relative to the largest one. Who takes what is cheap
-// keeps the twelfth norm of all loads small, and so the largest load. A power in place of an
-// exponential function fits into integers, so all ranks find the same prices.
+// A price is the twelfth power of a NIC's load relative to the largest one. Work that takes the
+// cheapest NICs keeps the twelfth norm of all loads small, and so the largest load. A power in
+// place of an exponential function fits into integers, so all ranks find the same prices.
 class NicPrices {
  public:
   explicit NicPrices(uint64_t most)

@@ -34,9 +34,9 @@ struct HostReport {
 std::vector<std::byte> encode(const HostReport& report);
 Result<HostReport> decode_host_report(std::span<const std::byte> bytes);
 
-// The reach of this host's NICs with hysteresis. What is lost counts soon, and what is back counts
-// when it has stayed for a while. Each loss within the last minute doubles that time,
-// so that a NIC that flaps seldom changes a plan (as the penalties of RFC 2439, but by a count).
+// The reach of this host's NICs with hysteresis. A loss counts soon, and a return counts when it
+// has lasted for a while. Each loss within the last minute doubles that time, so that a NIC that
+// flaps seldom changes a plan (as the penalties of RFC 2439, but by a count).
 class ReachFilter {
  public:
   // All paths of a NIC do not fail at the same moment.

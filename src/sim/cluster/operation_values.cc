@@ -210,6 +210,7 @@ PlanKey plan_key_of(const OperationSpec& spec, int rank, int ranks) {
   key.collective = collective_of(spec.kind);
   key.type = spec.type;
   if (reduces(spec)) key.op = spec.op;
+  key.algorithm = spec.algorithm;
   key.rank_count = ranks;
   const bool rooted = spec.kind == Kind::broadcast || spec.kind == Kind::reduce ||
                       spec.kind == Kind::gather || spec.kind == Kind::scatter;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/types.h"
 #include "plan/host_groups.h"
+#include "plan/plan.h"
 #include "plan/plan_costs.h"
 
 namespace r2ccl::sim {
@@ -45,6 +46,7 @@ struct OperationSpec {
   bool unequal = false;
   int root = 0;
   bool in_place = false;  // where the kind and the rank can
+  Algorithm algorithm = Algorithm::automatic;
   friend bool operator==(const OperationSpec&, const OperationSpec&) = default;
 };
 inline constexpr int kOperationKinds = static_cast<int>(OperationSpec::Kind::tagged_ahead) + 1;
