@@ -74,14 +74,20 @@ def large_cells():
 
 
 def steady_cells(sizes):
-    """Yields pairs of cells that differ in the number of rounds: 128 and 256. So the difference of
-    their times is that of 128 rounds without the first and the last one."""
+    """Yields pairs of cells of which the second one has twice the rounds, 256, and 1,024 where several
+    hosts are slow: packed trees come back after 32 rounds. So the difference of their times is that of
+    many rounds without the first and the last one."""
     for hosts in sizes:
-        for loss in FEW_LOSSES:
-            for algorithm in ("direct", "nested") if hosts <= 32 else ("nested",):
+        stars = ("direct",) if hosts <= 32 else ()
+        plans = [([loss], "flat", ("nested", *stars), GIB // 4, 128) for loss in FEW_LOSSES]
+        if hosts <= 32:
+            plans += [(loss, fabric, ("packed", "direct"), GIB, 512) for loss in vectors(hosts, 2)
+                      for fabric in ("flat", "rails")]
+        for loss, fabric, algorithms, size, rounds in plans:
+            for algorithm in algorithms:
                 for factor in (1, 2):
-                    yield cell(hosts, [loss], algorithm, kind="steady", bytes=factor * GIB // 4,
-                               segment=GIB // 4 // 128 // hosts)
+                    yield cell(hosts, loss, algorithm, kind="steady", fabric=fabric,
+                               bytes=factor * size, segment=size // rounds // hosts)
 
 
 def other_cells(sizes):
