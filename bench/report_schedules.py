@@ -207,8 +207,8 @@ def other_table(document):
 def schedules(document):
     lines = ["Simulated by `r2ccl sim plan` ([the model](../../docs/simulation.md#plans)): hosts of "
              f"{document['nics']} NICs with 50 Gbit/s each, one rank a host, 1 GB in an AllReduce. "
-             "All other hosts are whole. The base is the ring on the same network without losses. The columns of the algorithms are the points by which the "
-             "overhead exceeds that of the floor of the same fabric, with fill and drain. The worst "
+             "All other hosts are whole. The base is the ring on the same network without losses. "
+             "The columns of the algorithms are the points by which the overhead exceeds that of the floor of the same fabric, with fill and drain. The worst "
              "network is first: the one whose best plan is farthest above its floor. On rails a plan "
              "may need a pair of hosts that share no rail: there is no way, and it cannot end. "
              "[Schedules](../../docs/schedules.md) explains the algorithms and the floor. Networks "
