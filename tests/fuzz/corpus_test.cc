@@ -1,5 +1,6 @@
 // Runs the fuzzers' entries on their stored inputs. Seeds that no parser accepts any more would
-// leave a fuzzer in its first error path, so each corpus must have an accepted one.
+// leave a fuzzer in its first error path. So each corpus must have an accepted one, and each seed
+// the bytes of the format of today.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <set>
 
 #include "tests/fuzz/entries.h"
+#include "tests/fuzz/seeds.h"
 
 namespace r2ccl {
 
@@ -27,13 +29,17 @@ struct Input {
   std::string bytes;
 };
 
+std::string content(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 std::vector<Input> corpus_of(const char* name) {
   std::vector<Input> inputs;
   const auto folder = std::filesystem::path(R2CCL_FUZZ_CORPUS) / name;
   if (!std::filesystem::is_directory(folder)) return inputs;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
-    std::ifstream in(file.path(), std::ios::binary);
-    inputs.push_back({file.path().filename(), {std::istreambuf_iterator<char>(in), {}}});
+    inputs.push_back({file.path().filename(), content(file.path())});
   }
   return inputs;
 }
@@ -50,6 +56,16 @@ TEST_P(FuzzCorpus, PassesItsEntryWithSeedsThatAreAccepted) {
     accepted += GetParam().run(std::as_bytes(std::span(input.bytes)));
   }
   EXPECT_GT(accepted, 0) << "of " << inputs.size() << " inputs";
+}
+
+TEST(FuzzCorpora, HoldTheSeedsOfTodaysFormats) {
+  for (const Seed& seed : all_seeds()) {
+    const auto file = std::filesystem::path(R2CCL_FUZZ_CORPUS) / seed.fuzzer / seed.name;
+    const std::string stored = content(file);
+    EXPECT_TRUE(seed.random ? stored.size() == seed.bytes.size() : stored == seed.bytes)
+        << file << " is missing or of an older format: cmake --build build --target write_seeds && "
+        << "build/write_seeds tests/fuzz/corpus";
+  }
 }
 
 TEST(FuzzCorpora, HaveAFuzzerEach) {

@@ -173,7 +173,7 @@ void ViewDriver::find_lost(size_t rail, std::vector<HostRates>& rates) const {
   }
   const size_t others = left - 1;
   for (const auto& [reach, hosts] : by_reach) {
-    const size_t lost = others + 1 - left;
+    const size_t lost = mutated(Mutant::view_reach_all) ? 0 : others + 1 - left;
     const size_t missed = std::max((kWholeReach - reach) * others / kWholeReach, lost) - lost;
     if (reach > 0 && 2 * missed < left) return;
     for (const size_t host : hosts) rates[host][rail] = {0, 0};

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/limits.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 namespace {
@@ -177,6 +178,7 @@ std::vector<std::vector<uint16_t>> match_rails(std::span<const RankInfo* const> 
     std::vector<uint16_t>& own = rails.emplace_back(rank->nics.size(), kNone);
     std::vector<bool> taken(most.nics.size());
     for (const NicPair& pair : match_nics(most, *rank)) {
+      if (mutated(Mutant::view_rails_by_order)) break;
       uint16_t& rail = own[pair.higher.value()];
       if (rail != kNone || taken[pair.lower.value()]) continue;
       rail = pair.lower.value();
