@@ -39,26 +39,44 @@ Forest packed_forest(const Packing& packing, size_t chunks, uint32_t self) {
   return forest;
 }
 
-uint64_t direct_rail_load(const View& view, const TotalRates& rates) {
-  const auto size = static_cast<uint32_t>(rates.size());
-  std::vector<RailFlow> flows;
-  uint64_t whole = 0;
-  for (const StarShare& star : forest_shares(rates, Algorithm::direct).stars) {
-    whole += star.share;
+// Returns what the hosts send to each other by `direct`, one flow for each pair.
+static std::vector<RailFlow> flows_of(const std::vector<StarShare>& stars, uint32_t size) {
+  std::vector<uint64_t> shares(size_t{size} * size);
+  const auto add = [&](uint32_t from, uint32_t to, uint64_t share) {
+    if (from != to) shares[size_t{from} * size + to] += share;
+  };
+  for (const StarShare& star : stars) {
     for (uint32_t host = 0; host < size; ++host) {
-      if (host != star.collector) flows.push_back({host, star.collector, star.share});
-      if (host == star.spreader || (host == star.collector && star.collector != star.spreader)) {
-        continue;
-      }
-      flows.push_back({star.spreader, host, star.share});
+      add(host, star.collector, star.share);
+      // The collector has each result already.
+      if (host != star.collector) add(star.spreader, host, star.share);
     }
-    if (star.collector != star.spreader) {
-      flows.push_back({star.collector, star.spreader, star.share});
+    add(star.collector, star.spreader, star.share);
+  }
+  std::vector<RailFlow> flows;
+  for (uint32_t from = 0; from < size; ++from) {
+    for (uint32_t to = 0; to < size; ++to) {
+      const uint64_t share = shares[size_t{from} * size + to];
+      if (share > 0) flows.push_back({from, to, share});
     }
   }
-  const RailDivision division = divide_over_rails(view.hosts(), flows, whole);
-  if (division.parts.empty()) return UINT64_MAX;
-  return (division.load + division.load_of_proportions) / 2;
+  return flows;
+}
+
+uint64_t direct_rail_load(const View& view, const TotalRates& rates) {
+  // One call of a rank asks several times, as for its packing. The rates follow from the view.
+  thread_local View of;
+  thread_local uint64_t last = UINT64_MAX;
+  if (of == view) return last;
+  const std::vector<StarShare> stars = forest_shares(rates, Algorithm::direct).stars;
+  uint64_t whole = 0;
+  for (const StarShare& star : stars) whole += star.share;
+  const RailDivision division =
+      divide_over_rails(view.hosts(), flows_of(stars, static_cast<uint32_t>(rates.size())), whole);
+  const bool divided = !division.parts.empty();
+  last = divided ? (division.load + division.load_of_proportions) / 2 : UINT64_MAX;
+  of = view;
+  return last;
 }
 
 std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm) {

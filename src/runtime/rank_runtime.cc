@@ -316,7 +316,7 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::view:
       if (views_ != nullptr) views_->on_message(peer, body);
       return;
-    case NoticeKind::host_rates:
+    case NoticeKind::host_report:
       if (views_ != nullptr) views_->on_report(peer, body);
       return;
     case NoticeKind::costs:

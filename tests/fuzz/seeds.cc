@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,7 @@
 #include "plan/text/plan_text.h"
 #include "protocol/admin/drain.h"
 #include "protocol/diagnosis/fault_localiser.h"
-#include "protocol/view/view_driver.h"
+#include "protocol/view/host_report.h"
 #include "protocol/view/view_messages.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
@@ -185,7 +186,8 @@ void add_views(Seeds& seeds) {
   seeds.add("view", "answer", encode(ViewAnswer{3, 1, false, 0, 8, 0, {}}));
   seeds.add("view", "record", encode(ViewAnswer{3, 1, false, 0, 8, 1, ViewRecord{1, 9, view}}));
   seeds.add("view", "commit", encode(ViewCommit{4, ViewRecord{1, 9, view}}));
-  seeds.add("view", "report", encode(HostReport{{kWholeReach, 0}, {{0, 500, 2, 1}}}));
+  seeds.add("view", "report",
+            encode(HostReport{{NicReach{}, NicReach{1, 2}, std::nullopt}, {{0, 500, 2, 1}}}));
 }
 
 void add_bootstrap(Seeds& seeds) {

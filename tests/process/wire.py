@@ -9,8 +9,7 @@ import os
 import socket
 import struct
 
-VERSION = 6  # of the greeting
-FRAME_VERSION = 7  # of control frames
+VERSION = 7
 DATA, CONTROL, RENDEZVOUS, CALL, JOIN = 1, 2, 3, 4, 5
 HELLO, REPLY, FINAL, REFUSE, CONFIRM = 1, 2, 3, 4, 5
 NO_NIC = 0xffff
@@ -141,7 +140,7 @@ def failure_frame(key, text):
     notice = bytes([FAILURE, 6, 0]) + text  # names no rank
     body = struct.pack("<BQQQQQQIIHHH", 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1)
     body += struct.pack("<QH", 1 << 32, len(notice)) + notice  # above all that were delivered
-    header = b"R2CL" + bytes([FRAME_VERSION, 0, 0, 0]) + struct.pack("<I", len(body))
+    header = b"R2CL" + bytes([VERSION, 0, 0, 0]) + struct.pack("<I", len(body))
     frame = header + control_tag(key, header, 0) + body
     return frame + hashlib.blake2b(frame, key=key, digest_size=16).digest()
 

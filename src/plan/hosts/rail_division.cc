@@ -8,15 +8,16 @@
 namespace r2ccl {
 namespace {
 
-// Flows first move large parts of themselves to other rails, then small ones, so many of each.
+// Large moves come near the best division soon, and small ones refine it: each size is a part of the
+// one before. Flows may move to and fro, so the passes of a size are bounded.
 constexpr uint64_t kLargestMove = RailDivision::kParts / 16;
 constexpr uint64_t kMovePart = 4;
-constexpr int kMovesMax = 16;
+constexpr int kPassesMax = 16;  // of one size
 
 class Divider {
  public:
   Divider(const std::vector<HostRates>& hosts, const std::vector<RailFlow>& flows)
-      : size_(hosts.size()),
+      : hosts_(hosts.size()),
         rails_(rails_of(hosts)),
         fastest_(fastest_of(hosts)),
         flows_(flows),
@@ -29,12 +30,16 @@ class Divider {
     for (size_t flow = 0; flow < flows_.size(); ++flow) {
       if (!begin(flow)) return division;
     }
-    division.load_of_proportions = load(whole);
+    division.load = division.load_of_proportions = load(whole);
+    division.parts = parts_;
     for (uint64_t parts = kLargestMove; parts > 0; parts /= kMovePart) {
-      for (int move = 0; move < kMovesMax && move_all(parts); ++move) {
+      for (int pass = 0; pass < kPassesMax && move_all(parts); ++pass) {
       }
     }
-    division.load = std::min(load(whole), division.load_of_proportions);
+    // Cheap moves may make the busiest NIC busier.
+    const uint64_t moved = load(whole);
+    if (moved >= division.load) return division;
+    division.load = moved;
     division.parts = std::move(parts_);
     return division;
   }
@@ -86,7 +91,7 @@ class Divider {
     bool moves = false;
     NicPrices prices(1);
     for (size_t flow = 0; flow < flows_.size(); ++flow) {
-      if (flow % size_ == 0) prices = NicPrices(std::max(send_.most(), receive_.most()));
+      if (flow % hosts_ == 0) prices = NicPrices(std::max(send_.most(), receive_.most()));
       moves = move(flow, parts, prices) || moves;
     }
     return moves;
@@ -133,7 +138,7 @@ class Divider {
     return relative_to_fastest_host(most, send_, receive_, fastest_);
   }
 
-  const size_t size_;
+  const size_t hosts_;
   const size_t rails_;
   const uint64_t fastest_;  // NIC
   const std::vector<RailFlow>& flows_;

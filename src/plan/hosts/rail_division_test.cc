@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -107,6 +108,17 @@ TEST(RailDivision, KeepsAllNicsBusyWhereThatIsPossible) {
   EXPECT_NEAR(static_cast<double>(division.load), 2048, 2048 / 100);
 }
 
+// Here moves to the cheapest rails make the busiest NIC busier.
+TEST(RailDivision, IsThatOfProportionsWhereMovesMakeItWorse) {
+  const HostRates first = {{}, kNoNic};
+  const HostRates second = {kNoNic, {}};
+  const std::vector<HostRates> hosts = {HostRates(2), HostRates(2), first, first, second};
+  const std::vector<RailFlow> flows = {{0, 1, 100}, {2, 1, 150}, {0, 3, 150}, {4, 1, 150}};
+  const RailDivision division = divide_over_rails(hosts, flows, 400);
+  EXPECT_EQ(division.load, 1024U);
+  EXPECT_NEAR(load_of(hosts, flows, division, 400), 1024, 1);
+}
+
 TEST(RailDivision, OfExtremeRatesIsComplete) {
   std::vector<HostRates> hosts(3, HostRates(64, NicRate{kNicRateMax, kNicRateMax}));
   hosts[1].assign(64, NicRate{1, kNicRateMax});
@@ -116,7 +128,10 @@ TEST(RailDivision, OfExtremeRatesIsComplete) {
   const std::vector<RailFlow> flows = all_to_all(3, random);
   const RailDivision division = divide_over_rails(hosts, flows, 1);
   ASSERT_EQ(division.parts.size(), flows.size() * 64);
-  load_of(hosts, flows, division, 1);
+  for (size_t part = 0; part < division.parts.size(); part += 64) {
+    EXPECT_EQ(std::accumulate(&division.parts[part], &division.parts[part] + 64, uint64_t{0}),
+              RailDivision::kParts);
+  }
 }
 
 }  // namespace

@@ -26,11 +26,12 @@
 #include "base/status.h"
 #include "protocol/wire/crypto.h"
 #include "protocol/wire/handshake.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 
-inline constexpr uint8_t kHandshakeVersionMin = 6;
-inline constexpr uint8_t kHandshakeVersionMax = 6;
+inline constexpr uint8_t kHandshakeVersionMin = kWireVersion;
+inline constexpr uint8_t kHandshakeVersionMax = kWireVersion;
 
 enum class HandshakeFrame : uint8_t { hello = 1, reply = 2, final = 3, refuse = 4, confirm = 5 };
 

@@ -26,7 +26,7 @@ enum class NoticeKind : uint8_t {
   probe_answer = 12,  // to the localising rank: the NICs reached; subject: its number, reused
   losses = 13,        // to the localising rank: a LossReport
   view = 14,          // a ViewMessage; subject: the context and the message's type
-  host_rates = 15,    // to the lowest living rank: the rates of the NICs of the sender's host
+  host_report = 15,   // to the lowest living rank: a HostReport of the NICs of the sender's host
   costs = 16,         // to rank 0: the sender's times of the patterns; from rank 0: the costs
 };
 

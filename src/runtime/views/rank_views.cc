@@ -64,6 +64,21 @@ std::vector<HostRates> first_rates(const std::vector<std::vector<uint16_t>>& rai
   return rates;
 }
 
+// Returns what the hosts report as long as nothing differs from the first rates.
+std::vector<HostReport> first_reports(const std::vector<std::vector<uint16_t>>& rails,
+                                      const std::vector<HostRates>& rates) {
+  std::vector<HostReport> reports;
+  for (size_t host = 0; host < rails.size(); ++host) {
+    HostReach& reach = reports.emplace_back().reach;
+    reach.resize(rates[host].size());
+    for (const uint16_t rail : rails[host]) {
+      const NicRate& nic = rates[host][rail];
+      reach[rail] = std::min(nic.send, nic.receive) > 0 ? NicReach{} : NicReach{0, 1};
+    }
+  }
+  return reports;
+}
+
 ViewRecord first_record(const std::vector<HostRates>& rates) {
   Result<View> view = View::of(rates);
   return {0, 0, view.ok() ? std::move(view).value() : View()};
@@ -80,8 +95,9 @@ RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostG
       leaders_(leaders_of(hosts, engine.rank_count())),
       rails_(rails_of(engine.rank_table(), leaders_)),
       gone_(engine.rank_count()),
-      filter_({}, 0),
-      driver_(first_rates(rails_, first)),
+      filter_({}),
+      driver_(first_rates(rails_, first), first_reports(rails_, first_rates(rails_, first)),
+              clock.now()),
       told_to_(0) {
   const std::vector<HostRates> rates = first_rates(rails_, first);
   const auto ranks = static_cast<int32_t>(engine.rank_count());
@@ -93,12 +109,8 @@ RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostG
     operations.executor(context).set_views(&agreements_[static_cast<size_t>(context)]);
   }
   // A rank that is not its host's lowest may have other NICs, and reports none.
-  if (speaks_for_host()) {
-    for (const NicRate& nic : rates[host_of_[static_cast<size_t>(engine.self().value())]]) {
-      told_.reach.push_back(std::min(nic.send, nic.receive) > 0 ? kWholeReach : 0);
-    }
-  }
-  filter_ = ReachFilter(told_.reach, clock.now());
+  if (speaks_for_host()) told_ = first_reports(rails_, rates)[own_host()];
+  filter_ = ReachFilter(told_.reach);
   rate_watch_ = RateWatch(nics());
   begin_window(clock.now());
 }
@@ -114,38 +126,53 @@ Rank RankViews::coordinator() const {
   return Rank(static_cast<int32_t>(living - gone_.begin()));
 }
 
-bool RankViews::speaks_for_host() const {
-  const auto self = static_cast<size_t>(engine_.self().value());
-  return leaders_[host_of_[self]] == engine_.self();
+uint32_t RankViews::own_host() const {
+  return host_of_[static_cast<size_t>(engine_.self().value())];
 }
 
-// Returns the part of the other hosts that the NIC reaches, by its paths. A rank that has no path
-// says nothing.
-NicReach RankViews::reach_of_nic(NicId nic) const {
-  if (engine_.drained().contains(nic)) return 0;
-  size_t up = 0;
-  size_t down = 0;
-  for (size_t rank = 0; rank < gone_.size(); ++rank) {
-    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
-    if (link == nullptr || link->peer_ended() || gone_[rank]) continue;
-    for (const Path* path : link->paths()) {
-      if (path->spec.control_only || path->spec.local_nic != nic || path->at_rest()) continue;
-      const PathPhase phase = path->state.phase();
-      ++(phase == PathPhase::up || phase == PathPhase::suspect ? up : down);
-    }
-  }
-  return reach_of(up, down);
+bool RankViews::speaks_for_host() const {
+  return leaders_[own_host()] == engine_.self();
 }
 
 const std::vector<uint16_t>& RankViews::own_rails() const {
   static const std::vector<uint16_t> none;
-  return speaks_for_host() ? rails_[host_of_[static_cast<size_t>(engine_.self().value())]] : none;
+  return speaks_for_host() ? rails_[own_host()] : none;
 }
 
-std::vector<NicReach> RankViews::momentary() const {
-  std::vector<NicReach> reach(told_.reach.size(), 0);
-  for (size_t nic = 0; nic < nics(); ++nic) {
-    reach[own_rails()[nic]] = reach_of_nic(NicId(static_cast<uint16_t>(nic)));
+// Returns whether the path goes by this NIC to one of the same rail. A NIC without a counterpart is
+// paired with one of another rail, of which the reports of that rail tell.
+bool RankViews::is_on_rail(const PathSpec& path, NicId nic, uint32_t peer_host) const {
+  if (path.control_only || path.local_nic != nic) return false;
+  const std::vector<uint16_t>& rails = rails_[peer_host];
+  const size_t remote = path.remote_nic.value();
+  return remote < rails.size() && rails[remote] == own_rails()[nic.value()];
+}
+
+// Returns how many of the other hosts the NIC reaches. It reaches a host that it reaches by one of
+// its paths to the ranks there.
+NicReach RankViews::reach_of_nic(NicId nic) const {
+  enum class Host : uint8_t { unknown, missed, reached };
+  std::vector<Host> hosts(leaders_.size(), Host::unknown);
+  for (size_t rank = 0; rank < gone_.size(); ++rank) {
+    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr || link->peer_ended() || gone_[rank]) continue;
+    if (host_of_[rank] == own_host()) continue;
+    Host& host = hosts[host_of_[rank]];
+    for (const Path* path : link->paths()) {
+      if (!is_on_rail(path->spec, nic, host_of_[rank]) || path->at_rest()) continue;
+      const PathPhase phase = path->state.phase();
+      const bool up = phase == PathPhase::up || phase == PathPhase::suspect;
+      host = std::max(host, up ? Host::reached : Host::missed);
+    }
+  }
+  return reach_of(static_cast<uint32_t>(std::ranges::count(hosts, Host::reached)),
+                  static_cast<uint32_t>(std::ranges::count(hosts, Host::missed)));
+}
+
+HostReach RankViews::momentary() const {
+  HostReach reach(told_.reach.size());
+  for (uint16_t nic = 0; nic < nics(); ++nic) {
+    if (!engine_.drained().contains(NicId(nic))) reach[own_rails()[nic]] = reach_of_nic(NicId(nic));
   }
   return reach;
 }
@@ -172,15 +199,15 @@ void RankViews::watch_nics(TimeNs now) {
 
 // Tells the coordinator what has changed.
 void RankViews::report(TimeNs now) {
-  HostReport report{filter_.reach(now), slow_by_rail()};
+  HostReport report{filter_.reported(now), slow_by_rail()};
   const Rank to = coordinator();
   if (report == told_ && to == told_to_) return;
   told_ = std::move(report);
   told_to_ = to;
   if (to != engine_.self()) {
-    return engine_.link(to)->send_notice(make_notice(NoticeKind::host_rates, encode(told_)));
+    return engine_.link(to)->send_notice(make_notice(NoticeKind::host_report, encode(told_)));
   }
-  const Status known = driver_.on_report(host_of_[static_cast<size_t>(to.value())], told_, now);
+  const Status known = driver_.on_report(own_host(), told_, now);
   R2CCL_CHECK(known.ok());
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "plan/host_groups.h"
+#include "protocol/view/reach_filter.h"
 #include "protocol/view/view_agreement.h"
 #include "protocol/view/view_driver.h"
 #include "runtime/collective/operations.h"
@@ -74,11 +75,13 @@ class RankViews {
 
  private:
   Rank coordinator() const;
+  uint32_t own_host() const;
   bool speaks_for_host() const;
-  std::vector<NicReach> momentary() const;
+  HostReach momentary() const;
   size_t nics() const { return own_rails().size(); }
   const std::vector<uint16_t>& own_rails() const;
   std::vector<SlowNic> slow_by_rail() const;
+  bool is_on_rail(const PathSpec& path, NicId nic, uint32_t peer_host) const;
   NicReach reach_of_nic(NicId nic) const;
   void look(TimeNs now);
   void wake() { next_ = look_at_ = 0; }

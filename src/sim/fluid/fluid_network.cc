@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -9,7 +10,8 @@ namespace r2ccl::sim {
 namespace {
 
 constexpr uint64_t kTrafficUnits = 16384;  // of the largest flow
-// Sums of these are exact. A rail that a link leaves to others is its own while they are idle.
+// A power of two, so that sums of weights are exact. No weight is zero: a link may use any rail
+// that is idle.
 constexpr double kPart = 1.0 / RailDivision::kParts;
 
 Status bad_fabric(const std::string& what) {
@@ -131,7 +133,7 @@ std::span<const FluidNetwork::Pair> FluidNetwork::pairs(uint32_t from, uint32_t 
 }
 
 void FluidNetwork::set_traffic(std::vector<RailFlow> traffic) {
-  if (fabric_.kind != FluidFabricKind::rails) return;
+  R2CCL_CHECK(has_weights());
   traffic_ = std::move(traffic);
   uint64_t most = 0;
   for (const RailFlow& flow : traffic_) most = std::max(most, flow.share);
@@ -140,17 +142,20 @@ void FluidNetwork::set_traffic(std::vector<RailFlow> traffic) {
     traffic_of_[uint64_t{flow.from} * hosts() + flow.to] = i;
     flow.share = std::max<uint64_t>(flow.share * kTrafficUnits / std::max<uint64_t>(most, 1), 1);
   }
-  divide_traffic();
+  divided_ = false;
 }
 
 void FluidNetwork::divide_traffic() {
+  if (std::exchange(divided_, true)) return;
   const auto differ = [&](const HostRates& rates) { return rates != nic_rates_.front(); };
   parts_.clear();
-  if (traffic_.empty() || std::ranges::none_of(nic_rates_, differ)) return;
+  if (std::ranges::none_of(nic_rates_, differ)) return;
+  if (traffic_.size() * fabric_.nics > kFluidDividedMax) return;
   parts_ = divide_over_rails(nic_rates_, traffic_, kTrafficUnits).parts;
 }
 
 void FluidNetwork::pair_rails(uint32_t from, uint32_t to) {
+  divide_traffic();
   const uint16_t* parts = nullptr;
   const auto found = traffic_of_.find(uint64_t{from} * hosts() + to);
   if (!parts_.empty() && found != traffic_of_.end()) parts = &parts_[found->second * fabric_.nics];
@@ -184,7 +189,7 @@ void FluidNetwork::pair_others(uint32_t from, uint32_t to) {
 
 void FluidNetwork::set_rate(uint32_t host, uint32_t nic, const NicRate& rate) {
   nic_rates_[host][nic] = rate;
-  divide_traffic();
+  divided_ = false;
   if (fabric_.kind != FluidFabricKind::flat) {
     shares_.set_capacity(sender(host, nic), bytes_per_s(rate.send));
     shares_.set_capacity(receiver(host, nic), bytes_per_s(rate.receive));

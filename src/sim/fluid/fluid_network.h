@@ -12,7 +12,9 @@
 //
 // The links of the library give a chunk to the NIC that is done first with the bytes of all links
 // before it, so a link leaves a narrow rail to the links that have no other. On `rails` the flows
-// that share a NIC therefore have weights: those by which the bytes of all links divide best.
+// that share a NIC therefore have weights: those by which the bytes of all links divide best. All
+// weights are equal where the hosts are, and among so many hosts and rails that the division would
+// take minutes.
 #pragma once
 
 #include <array>
@@ -31,6 +33,8 @@
 namespace r2ccl::sim {
 
 inline constexpr uint32_t kFluidNicsMax = 64;
+// Pairs of hosts that exchange bytes, times rails: seconds for each change of a rate.
+inline constexpr size_t kFluidDividedMax = size_t{1} << 20;
 
 enum class FluidFabricKind : uint8_t { flat, rails, spine };
 
@@ -71,9 +75,12 @@ class FluidNetwork {
   // the next call.
   std::span<const Pair> pairs(uint32_t from, uint32_t to);
 
-  // Tells the bytes that each host will send to each other one, in any unit.
+  // Whether the weights of flows follow from the traffic.
+  bool has_weights() const { return fabric_.kind == FluidFabricKind::rails; }
+  // Tells the bytes that each host will send to each other one, in any unit. Requires
+  // has_weights().
   void set_traffic(std::vector<RailFlow> traffic);
-  // Changes the rate of a NIC.
+  // Changes the rate of a NIC. With has_weights(), no flow keeps its weight.
   void set_rate(uint32_t host, uint32_t nic, const NicRate& rate);
   const NicRate& rate(uint32_t host, uint32_t nic) const { return nic_rates_[host][nic]; }
 
@@ -99,6 +106,7 @@ class FluidNetwork {
   std::vector<Pair> pairs_;
   std::vector<RailFlow> traffic_;
   std::unordered_map<uint64_t, size_t> traffic_of_;  // by `from * hosts + to`
+  bool divided_ = true;                              // parts_ are those of the rates of now
   std::vector<uint16_t> parts_;                      // as RailDivision; empty: all are equal
 };
 

@@ -74,7 +74,7 @@ void FluidRun::make_links() {
     }
   }
   sending_ = LinkHeap(links_.size());
-  network_.set_traffic(traffic());
+  if (network_.has_weights()) network_.set_traffic(traffic());
 }
 
 // Returns what the plan sends from host to host, in elements.
@@ -157,15 +157,15 @@ void FluidRun::apply(const RateChange& change) {
   for (uint32_t i = 0; i < links_.size(); ++i) {
     Link& link = links_[i];
     if (!link.active || !link.remote) continue;
-    if (network_.host_of(link.from) != change.host && network_.host_of(link.to) != change.host) {
-      continue;
-    }
-    if (fails && uses(link, change)) {
+    const bool concerned =
+        network_.host_of(link.from) == change.host || network_.host_of(link.to) == change.host;
+    if (!concerned && !network_.has_weights()) continue;
+    if (fails && concerned && uses(link, change)) {
       link.held_until_s = std::max(link.held_until_s, now_s_ + options_.detection_s);
     }
     restarted.push_back(i);
   }
-  // Their pairs of NICs may be others now.
+  // Their pairs of NICs, or the weights of these, may be others now.
   for (const uint32_t link : restarted) stop_flows(link);
   network_.set_rate(change.host, change.nic, change.rate);
   switched_.insert(switched_.end(), restarted.begin(), restarted.end());
@@ -174,7 +174,12 @@ void FluidRun::apply(const RateChange& change) {
 // Returns whether the link sends bytes through the NIC.
 bool FluidRun::uses(const Link& link, const RateChange& change) {
   if (fabric_.kind == FluidFabricKind::flat) return true;
-  const bool sends = network_.host_of(link.from) == change.host;
+  const uint32_t from = network_.host_of(link.from);
+  const uint32_t to = network_.host_of(link.to);
+  if (fabric_.kind == FluidFabricKind::rails) {
+    return network_.rate(from, change.nic).send > 0 && network_.rate(to, change.nic).receive > 0;
+  }
+  const bool sends = from == change.host;
   return std::ranges::any_of(network_.pairs(link.from, link.to), [&](const auto& pair) {
     return (sends ? pair.sender : pair.receiver) == change.nic;
   });

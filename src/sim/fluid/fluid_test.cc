@@ -310,6 +310,19 @@ TEST(FluidTest, AfterAFailureTheOtherNicsCarryTheRest) {
   }
 }
 
+// Rank 0 sends to two others. One loses a rail, and the other leaves it the rail that it has left.
+TEST(FluidTest, AfterAFailureLinksInTheMiddleOfAMessageDivideTheRailsAnew) {
+  RankPlan both = sender(Rank(0), Rank(1), 8);
+  const RankPlan second = sender(Rank(0), Rank(2), 8);
+  both.steps.insert(both.steps.end(), second.steps.begin(), second.steps.end());
+  FluidOptions options;
+  options.changes = {{.at_s = 0.25 * kSegmentS, .host = 2, .nic = 0, .rate = {0, 0}}};
+  const auto time = run({both, receiver(Rank(1), Rank(0), 8), receiver(Rank(2), Rank(0), 8)},
+                        rails_of(FluidFabricKind::rails, 2), options);
+  // By the old weights it takes 10.7.
+  EXPECT_NEAR(time.value().time_s / kSegmentS, 8, 0.3);
+}
+
 TEST(FluidTest, AMessageOnAFailedNicWaitsForTheDetection) {
   FluidOptions options;
   options.changes = {{.at_s = 0.25 * kSegmentS, .host = 0, .nic = 1, .rate = {0, 0}}};

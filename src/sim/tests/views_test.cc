@@ -55,7 +55,7 @@ class Views : public testing::Test {
     for (int rank = 0; rank < cluster_->size(); ++rank) {
       for (const std::string& notice : cluster_->node(rank).notices) {
         const auto kind = static_cast<NoticeKind>(notice[0]);
-        count += kind == NoticeKind::view || kind == NoticeKind::host_rates ? 1 : 0;
+        count += kind == NoticeKind::view || kind == NoticeKind::host_report ? 1 : 0;
       }
     }
     return count;
@@ -137,14 +137,55 @@ TEST_F(Views, HoldNoNicForLostThatOnlyMissesLostOnes) {
         pull(host, 0);
       }
     }
+    const uint64_t before = agreement(3).latest().version;
     EXPECT_LT(time_until(both, 3 * kSecond), silent ? kSecond : 100 * kMillisecond);
     cluster_->world().run_for(kSecond);
     EXPECT_EQ(agreement(3).latest().view, both);
     for (const int host : {1, 2}) fix(host, 0);
     EXPECT_LT(time_until(View(), 5 * kSecond), kSecond);
     run(*cluster_, job, 60 * kSecond);
+    // Silent NICs are found one after the other.
+    if (!silent) {
+      EXPECT_EQ(agreement(3).latest().version, before + 2);
+    }
   }
   EXPECT_EQ(differing_plans(*cluster_), "");
+}
+
+// At the end two whole NICs are left on the rail, which miss two thirds of the others. The repair
+// of all is one change: no whole NIC is lost meanwhile.
+TEST_F(Views, FollowNicsThatFailInTurnAndReturnTogether) {
+  start(6);
+  std::vector<HostRates> hosts(6, HostRates(kNics));
+  for (const int host : {2, 3, 4, 5}) {
+    pull(host, 1);
+    hosts[static_cast<size_t>(host)][1] = {0, 0};
+    EXPECT_LT(time_until(View::of(hosts).value(), kSecond), 100 * kMillisecond);
+    cluster_->world().run_for(kSecond);
+  }
+  EXPECT_EQ(agreement(0).latest().version, 4u);
+  for (const int host : {2, 3, 4, 5}) fix(host, 1);
+  const auto healthy = [&] {
+    const View& view = agreement(0).latest().view;
+    for (size_t host = 0; host < 2 && !view.empty(); ++host) {
+      EXPECT_EQ(view.hosts()[host], HostRates(kNics));
+    }
+    return view.empty();
+  };
+  EXPECT_TRUE(cluster_->world().run_until(healthy, cluster_->now() + kSecond));
+}
+
+// One host has most of the ranks, and so most of the paths of the others.
+TEST_F(Views, CountAHostOnceHoweverManyRanksItHas) {
+  ClusterOptions options;
+  options.plan_hosts = HostGroups(std::vector<uint32_t>{0, 1, 1, 1, 1, 1, 1, 2, 3});
+  start(9, options);
+  for (int rank = 1; rank <= 6; ++rank) pull(rank, 2);
+  std::vector<HostRates> hosts(4, HostRates(kNics));
+  hosts[1][2] = {0, 0};
+  EXPECT_LT(time_until(View::of(hosts).value(), kSecond), 100 * kMillisecond);
+  cluster_->world().run_for(kSecond);
+  EXPECT_EQ(agreement(0).latest().version, 1u);
 }
 
 TEST_F(Views, FollowADrainedNicAndItsReturn) {
@@ -210,6 +251,18 @@ TEST_F(Views, ARankThatIsStoppedLeavesTheOldViewInForce) {
   run(*cluster_, job, 10 * kSecond);
 }
 
+// The new communicator has not seen the NIC when it was whole.
+TEST_F(Views, BeginWithTheSlowNicsOfTheParentForSomeTime) {
+  std::vector<HostRates> hosts(3, HostRates(kNics));
+  hosts[1][2] = {500, 250};
+  ClusterOptions options;
+  options.first_view = View::of(hosts).value();
+  start(3, options);
+  cluster_->world().run_for(ViewDriver::kFirstRates / 2);
+  EXPECT_EQ(agreement(2).latest().view, options.first_view);
+  EXPECT_LT(time_until(View(), kSecond + ViewDriver::kFirstRates / 2), kNever);
+}
+
 // The NICs of that host have other numbers than those that they reach.
 TEST_F(Views, HaveTheRailsOfAHostThatStartsWithoutANic) {
   ClusterOptions options;
@@ -263,7 +316,7 @@ TEST_F(Views, OfAHostileRankAreRefusedAndCounted) {
   Link& link = *cluster_->node(1).engine().link(Rank(0));
   const std::vector<std::byte> bad(40, std::byte{7});
   link.send_notice(make_notice(NoticeKind::view, 0, bad));
-  link.send_notice(make_notice(NoticeKind::host_rates, bad));
+  link.send_notice(make_notice(NoticeKind::host_report, bad));
   // A view of two hosts, for a communicator that is not there.
   std::vector<std::byte> body(2, std::byte{9});
   const auto commit = encode(ViewCommit{4, {1, 1, View::of({{{}}, {{500, 500}}}).value()}});
