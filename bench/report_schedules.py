@@ -91,7 +91,8 @@ def steady(document):
         key = row["hosts"], tuple(row["loss"]), row["fabric"], row["algorithm"]
         pairs.setdefault(key, []).append(row)
     for pair in pairs.values():
-        yield tuple(sorted(pair, key=lambda row: row["bytes"]))
+        if len(pair) == 2:
+            yield tuple(sorted(pair, key=lambda row: row["bytes"]))
 
 
 def without_fill(row, twice):
@@ -208,12 +209,13 @@ def schedules(document):
     lines = ["Simulated by `r2ccl sim plan` ([the model](../../docs/simulation.md#plans)): hosts of "
              f"{document['nics']} NICs with 50 Gbit/s each, one rank a host, 1 GB in an AllReduce. "
              "All other hosts are whole. The base is the ring on the same network without losses. "
-             "The columns of the algorithms are the points by which the overhead exceeds that of the floor of the same fabric, with fill and drain. The worst "
-             "network is first: the one whose best plan is farthest above its floor. On rails a plan "
+             "The columns of the algorithms are the points by which the overhead exceeds that of the "
+             "floor of the same fabric, with fill and drain. The worst network is first: the one "
+             "whose best plan is farthest above its floor. On rails a plan "
              "may need a pair of hosts that share no rail: there is no way, and it cannot end. "
              "[Schedules](../../docs/schedules.md) explains the algorithms and the floor. Networks "
-             "of more than 32 hosts have no automatic choice, some of 64 and all larger ones have `nested` "
-             "alone, and there is no "
+             "of more than 32 hosts have no automatic choice, some of 64 and all larger ones have "
+             "`nested` alone, and there is no "
              "network of 1,024 hosts: these simulations take minutes each.", ""] + origin(document["machine"])
     for fabric, latency in (("flat", 0), ("flat", 2), ("rails", 0)):
         rows = [row for kind in ("one", "vector")

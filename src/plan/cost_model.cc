@@ -208,7 +208,8 @@ uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, co
   const bool has_paths = hops >= 2 * (members - 1);
   const uint64_t at_a_time =
       2 * (has_paths ? rounds_rising(members) : rounds_of_exchange(members, bytes, rounds, limits));
-  // The first round fills the paths, and the last one drains them: each hop of packed trees.
+  // The paths fill in the first round and drain in the last one. Packed trees have more hops, and
+  // each costs half a round.
   const uint64_t fill = load / rounds * (packing == nullptr ? 2 : hops) / 2;
   return std::max(load, rounds * way / at_a_time) + fill + hops * costs.hop +
          2 * rounds * members * costs.message;

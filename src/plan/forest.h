@@ -94,7 +94,7 @@ std::shared_ptr<const Packing> packing_for(const View& view, Algorithm algorithm
 // Returns the time of the busiest NIC by `direct` where a NIC reaches only its own rail, as
 // Packing::load. The largest number stands for hosts without a common rail. Links leave a narrow
 // rail to those that have no other, but not all of it: they come half the way from proportions to
-// the best division, as measured (docs/schedules.md). Takes up to 0.2 s among 64 hosts, but each
+// the best division, as measured (docs/schedules.md). Takes up to 0.1 s among 64 hosts, but each
 // thread remembers its last result. Requires hosts whose rails differ.
 uint64_t direct_rail_load(const View& view, const TotalRates& rates);
 

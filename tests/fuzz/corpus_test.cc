@@ -62,8 +62,9 @@ TEST(FuzzCorpora, HoldTheSeedsOfTodaysFormats) {
   for (const Seed& seed : all_seeds()) {
     const auto file = std::filesystem::path(R2CCL_FUZZ_CORPUS) / seed.fuzzer / seed.name;
     const std::string stored = content(file);
+    EXPECT_TRUE(std::filesystem::exists(file)) << file;
     EXPECT_TRUE(seed.random ? stored.size() == seed.bytes.size() : stored == seed.bytes)
-        << file << " is missing or of an older format: cmake --build build --target write_seeds && "
+        << file << " is of an older format: cmake --build build --target write_seeds && "
         << "build/write_seeds tests/fuzz/corpus";
   }
 }

@@ -8,12 +8,10 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "plan/text/plan_text.h"
@@ -28,40 +26,11 @@
 #include "runtime/bootstrap/unique_id.h"
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/point_to_point/tagged_frame.h"
+#include "tests/fuzz/seed_list.h"
 #include "tools/simulate/scenario_file.h"
 
 namespace r2ccl {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-// Returns `bytes` after the bytes that choose the parser.
-Bytes with(std::initializer_list<unsigned> first, std::span<const std::byte> bytes) {
-  Bytes out;
-  for (const unsigned byte : first) out.push_back(static_cast<std::byte>(byte));
-  out.insert(out.end(), bytes.begin(), bytes.end());
-  return out;
-}
-
-std::span<const std::byte> text_bytes(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-
-class Seeds {
- public:
-  void add(const std::string& fuzzer, const std::string& name, std::span<const std::byte> bytes) {
-    const auto* text = reinterpret_cast<const char*>(bytes.data());
-    add(fuzzer, name, std::string(text, bytes.size()));
-  }
-  void add(const std::string& fuzzer, const std::string& name, const std::string& text) {
-    all_.push_back({fuzzer, name, text});
-  }
-  void last_is_random() { all_.back().random = true; }
-  std::vector<Seed> take() { return std::move(all_); }
-
- private:
-  std::vector<Seed> all_;
-};
 
 Address address4(uint8_t last) {
   Address address;

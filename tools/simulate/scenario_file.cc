@@ -173,7 +173,7 @@ Status read_operation(const toml::table& table, Table& in, Scenario& s) {
                                              o.kind == Kind::barrier ? 0 : 1, kCountMax));
   o.root = static_cast<int>(in.integer("root", 0, 0, s.hosts - 1));
   o.in_place = in.flag("in_place", false);
-  o.algorithm = in.algorithm("algorithm");
+  if (has_plan(o.kind)) o.algorithm = in.algorithm("algorithm");
   if (has_blocks(o.kind)) o.unequal = in.flag("unequal", false);
   const int64_t repeat = in.integer("repeat", 1, 1, kRepeatMax);
   in.refuse_others();

@@ -20,7 +20,7 @@ struct NicLoads {
 
   std::vector<uint64_t> rates;
   std::vector<uint64_t> totals;  // by host
-  std::vector<uint64_t> loads;   // the time of what each has to do; at first none
+  std::vector<uint64_t> loads;   // how long each NIC is busy; at first not at all
 
   // `fastest`: the largest rate of any NIC.
   NicLoads(const std::vector<HostRates>& hosts, uint32_t NicRate::*direction, size_t rails,
@@ -75,7 +75,8 @@ class NicPrices {
         shift_(std::max(0, static_cast<int>(std::bit_width(most_)) - 31)),
         inverse_((uint64_t{1} << 62) / (most_ >> shift_)) {}
 
-  // Loads that are a quarter above the largest one, or more, have the same price.
+  // Loads that are a quarter above the largest one, or more, have the same price, so that the
+  // products below fit into 64 bits.
   uint64_t of(uint64_t load) const {
     // Each has 30 binary digits, and up to 4 more above the largest load.
     const uint64_t first = (std::min(load, most_ + most_ / 4) >> shift_) * inverse_ >> 32;

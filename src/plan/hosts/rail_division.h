@@ -1,4 +1,4 @@
-// Divides what hosts send to each other over the rails that they share.
+// Divides the traffic between hosts over the rails that they share.
 #pragma once
 
 #include <cstddef>

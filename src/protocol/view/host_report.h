@@ -1,4 +1,4 @@
-// What a host reports of its own NICs to the rank that proposes views.
+// The report of a host on its own NICs, for the rank that proposes views.
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ class LostNics {
   // A NIC that still reaches a host may be whole, and the report of the NIC at fault on its way.
   static constexpr TimeNs kDoubtfulLossAfter = 200 * kMillisecond;
 
-  // `reports`: by host, each of the same number of rails. What they say is so from the start.
+  // `reports`: by host, each of the same number of rails. Their lost NICs are lost from the start.
   explicit LostNics(const std::vector<HostReport>& reports);
 
   void judge(const std::vector<HostReport>& reports, TimeNs now);

@@ -53,7 +53,7 @@ TEST_F(LostNicsTest, ThatReachNobodyAreLostAtOnce) {
     start(hosts);
     EXPECT_EQ(judge(0), Hosts());
     break_nics({1});
-    // Of two NICs that miss each other either may be the one.
+    // Either of two NICs that miss each other may be the one.
     EXPECT_EQ(judge(kSecond), hosts == 2 ? Hosts({0, 1}) : Hosts({1})) << hosts;
     EXPECT_EQ(lost_->next_timeout(), kNever);
   }

@@ -1,4 +1,4 @@
-// Decides which view to propose, from what the hosts report of their NICs. Pure.
+// Decides which view to propose, from the hosts' reports of their NICs. Pure.
 //
 // A host reports its own NICs: ReachFilter says when, and RateWatch finds those that are slow. The
 // rank that proposes collects the reports: ViewDriver waits until the reports of one fault are in,

@@ -171,8 +171,9 @@ NicReach RankViews::reach_of_nic(NicId nic) const {
 
 HostReach RankViews::momentary() const {
   HostReach reach(told_.reach.size());
-  for (uint16_t nic = 0; nic < nics(); ++nic) {
-    if (!engine_.drained().contains(NicId(nic))) reach[own_rails()[nic]] = reach_of_nic(NicId(nic));
+  for (size_t i = 0; i < nics(); ++i) {
+    const NicId nic(static_cast<uint16_t>(i));
+    if (!engine_.drained().contains(nic)) reach[own_rails()[i]] = reach_of_nic(nic);
   }
   return reach;
 }

@@ -53,6 +53,12 @@ inline constexpr int kOperationKinds = static_cast<int>(OperationSpec::Kind::tag
 const char* to_string(OperationSpec::Kind kind);
 // Returns whether the kind has a block for each rank.
 bool has_blocks(OperationSpec::Kind kind);
+// Returns whether the kind is a collective, which an algorithm carries out.
+inline bool has_plan(OperationSpec::Kind kind) {
+  using Kind = OperationSpec::Kind;
+  return has_blocks(kind) || kind == Kind::all_reduce || kind == Kind::broadcast ||
+         kind == Kind::barrier || kind == Kind::reduce;
+}
 
 enum class FaultKind : uint8_t {
   down,           // a NIC goes down
