@@ -33,7 +33,7 @@ torch-test:  ## the torch backend, in build/torch-venv; R2CCL_ALLOW_SKIP=1 skips
 	@scripts/install-deps.sh --check
 	@python3 -B scripts/run-tests.py -j $(JOBS) torch
 
-nightly: deps  ## 111,550 simulated seeds, all conditions, a soak, all mutants: hours
+nightly: deps  ## 111,550 simulated seeds, all conditions, a soak, all mutants, huge sizes: hours
 	@python3 -B scripts/run-tests.py -j $(JOBS) $(or $(STEPS),nightly)
 
 fuzz:  ## each fuzzer for 20 s, from its stored corpus

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the libFuzzer programs and runs each on a copy of its stored corpus, two at a time, so that
-# a run leaves the tree as it is. A crash ends with 1, and the output names the fuzzer, the input
-# and the command that repeats the crash.
+# Builds the libFuzzer program and runs each fuzzer on a copy of its stored corpus, two at a time, so
+# that a run leaves the tree as it is. A crash ends with 1, and the output names the fuzzer, the
+# input and the command that repeats the crash.
 #   run-fuzzers.sh              run all fuzzers
 #   run-fuzzers.sh NAME...      run these, of the folders in tests/fuzz/corpus
 #   R2CCL_FUZZ_SECONDS=N        the time of each fuzzer (20)
@@ -45,7 +45,7 @@ report() {
   tail -n 60 "$log"
   input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
   echo "fuzz: $name: the input is ${input:-not known; the log is $log}"
-  echo "fuzz: $name: repeat it with: $build/${name}_fuzzer ${input:-}"
+  echo "fuzz: $name: repeat it with: R2CCL_FUZZ_NAME=$name $build/fuzzer ${input:-}"
   return 1
 }
 
@@ -55,7 +55,7 @@ fuzz() {
   rm -rf "${runs:?}/$name"
   mkdir -p "$runs/$name"
   cp -r "tests/fuzz/corpus/$name" "$runs/$name/corpus"
-  "$build/${name}_fuzzer" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+  R2CCL_FUZZ_NAME=$name "$build/fuzzer" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
     -print_final_stats=1 -artifact_prefix="$runs/$name/" "$runs/$name/corpus" \
     >"$runs/$name/log" 2>&1 || code=$?
   report "$name" "$code" "$runs/$name/log"

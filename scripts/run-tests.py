@@ -25,8 +25,8 @@ SKIPPED = 77  # the exit code of a script that cannot run on this machine
 
 # Labels of tests that only run in release: `process` runs real programs in network namespaces with
 # time bounds that a sanitizer would stretch, `repo` looks at the tree and the installed files, and
-# `long` runs in `make check`.
-RELEASE_ONLY = "process|repo|long"
+# `long` runs in `make check`, `nightly` in `make nightly`.
+RELEASE_ONLY = "process|repo|long|nightly"
 # These simulate long jobs to measure the cost of a fault, or prove many plans or orders of messages.
 # Under a sanitizer they take minutes, and other tests run the same code in seconds.
 # tests/run_tests_test.py holds each of these names to the tests that exist.
@@ -65,10 +65,11 @@ def command(line):
 
 STEPS = {
     "release": Config("release", "build", "all", (
-        ("-LE", "process|long"),
+        ("-LE", "process|long|nightly"),
         # After the others: some of these measure time.
-        ("-L", "process", "-LE", "long"))),
+        ("-L", "process", "-LE", "long|nightly"))),
     "long": Config("release", "build", "all", (("-L", "long"),)),
+    "rare": Config("release", "build", "all", (("-L", "nightly"),)),
     "format": Script((command("scripts/lint.sh format"),)),
     "lint": Script((command("scripts/lint.sh clang-tidy"),)),
     "asan": Config("dev", "build-dev", "sanitizer_tests", (("-LE", RELEASE_ONLY, "-E", LONG_JOBS),)),
@@ -99,7 +100,7 @@ SUITES = {
     "test": ("release",),
     "check": ("long", "format", "lint", "instructions", "simgrid", "torch", "asan", "tsan",
               "fuzz"),
-    "nightly": ("seeds", "conditions", "soak", "torch_suite", "mutants"),
+    "nightly": ("rare", "seeds", "conditions", "soak", "torch_suite", "mutants"),
 }
 
 LEFT_OUT = {
@@ -107,7 +108,8 @@ LEFT_OUT = {
             "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, "
             "SimGrid's times of plans, the\ninstalled files, the long process tests, the torch backend. `make check` runs these.",
     "check": "Left out: 111,550 simulated seeds, all conditions, the soak, all mutants, torch's own "
-             "tests on Gloo.\n`make nightly` runs these.",
+             "tests on Gloo,\nsizes beyond 32 bits, most places of a failed allocation. "
+             "`make nightly` runs these.",
 }
 
 

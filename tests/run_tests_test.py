@@ -146,11 +146,12 @@ class Suites(unittest.TestCase):
         steps = [step for suite in run_tests.SUITES.values() for step in suite]
         self.assertEqual(sorted(steps), sorted(run_tests.STEPS))
 
-    def test_test_and_check_run_each_release_test_once(self):
-        """Each set of labels is chosen by exactly one ctest run of `release` and `long`."""
-        runs = run_tests.STEPS["release"].ctest_runs + run_tests.STEPS["long"].ctest_runs
+    def test_the_suites_run_each_release_test_once(self):
+        """Each set of labels is chosen by exactly one ctest run of the release build."""
+        runs = [run for name in ("release", "long", "rare")
+                for run in run_tests.STEPS[name].ctest_runs]
         for labels in (["unit"], ["process"], ["repo"], ["unit", "long"], ["process", "long"],
-                       ["repo", "long"], ["another"]):
+                       ["repo", "long"], ["process", "nightly"], ["another"]):
             def chosen(run, labels=labels):
                 return all(any(re.search(pattern, label) for label in labels) == (flag == "-L")
                            for flag, pattern in zip(run[::2], run[1::2]))

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "tests/fuzz/seeds.h"
 
@@ -12,7 +13,8 @@ int main(int argc, char** argv) {
   }
   for (const r2ccl::Seed& seed : r2ccl::all_seeds()) {
     const auto folder = std::filesystem::path(argv[1]) / seed.fuzzer;
-    std::filesystem::create_directories(folder);
+    std::error_code error;  // the file tells
+    std::filesystem::create_directories(folder, error);
     std::ofstream out(folder / seed.name, std::ios::binary);
     if (!(out << seed.bytes).flush()) {
       std::fprintf(stderr, "write_seeds: cannot write %s\n", (folder / seed.name).c_str());

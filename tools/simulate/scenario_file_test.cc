@@ -59,8 +59,8 @@ TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
   const std::string job = "[[operation]]\n";
   EXPECT_EQ(error_of("hosts = 1\n" + job), "f.toml:1: hosts must be a whole number from 2 to 256");
   EXPECT_EQ(error_of("hosts = 2\nnic = 3\n" + job).substr(0, 25), "f.toml:2: unknown key nic");
-  EXPECT_EQ(error_of("[[operation]]\nkind = \"tagged\"\nalgorithm = \"ring\"\n").substr(0, 31),
-            "f.toml:3: unknown key algorithm");
+  EXPECT_EQ(error_of("[[operation]]\nkind = \"tagged\"\nalgorithm = \"ring\"\n").substr(0, 45),
+            "f.toml:3: [[operation]] unknown key algorithm");
   EXPECT_EQ(error_of("hosts = 3"), "f.toml: there is nothing to do: write an [[operation]]");
   EXPECT_NE(error_of(job + "kind = \"allreduce\"").find("all_reduce, broadcast"),
             std::string::npos);
