@@ -27,8 +27,9 @@ SKIPPED = 77  # the exit code of a script that cannot run on this machine
 # time bounds that a sanitizer would stretch, `repo` looks at the tree and the installed files, and
 # `long` runs in `make check`, `nightly` in `make nightly`.
 RELEASE_ONLY = "process|repo|long|nightly"
-# These simulate long jobs to measure the cost of a fault, or prove many plans or orders of messages.
-# Under a sanitizer they take minutes, and other tests run the same code in seconds.
+# These simulate long jobs to measure the cost of a fault, prove many plans or orders of messages, or
+# bound the roundings of many sums. Under a sanitizer they take minutes, and other tests run the same
+# code in seconds.
 # tests/run_tests_test.py holds each of these names to the tests that exist.
 LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\.ClockSteps|"
              r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|"
@@ -39,7 +40,11 @@ LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\
              r"RendezvousTest\.KeepsTheSecret|LossTrial|MeasuredViews|"
              r"Trial\.OfOneSeed|HalfSums\.|SharedEngine\.(SmallOperations|EqualWork)|"
              r"WidePlans\.|Collectives\.AreProved|HierarchicalBlocks\.AreProved|PlanTime\.TheChosen|"
-             r"ViewAgreementWorld\.(RandomOrders|TwoRanks)")
+             r"ViewAgreementWorld\.|LedgerWorld\.|Packing\.IsNear|PlanText\.EveryPlan|"
+             r"ExecutorHalfTest\.|ExecutorTypes\.|PeriodicValues\.|RequestSet\.HoldsAHundred|"
+             r"Relay\.TwoHosts|Heartbeat\.AnIdleJob")
+# The same where threads take part, for ThreadSanitizer.
+LONG_THREADED_JOBS = r"HalfSums\.AreWithin|RequestSet\.HoldsAHundred|PeriodicValues\."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +79,8 @@ STEPS = {
     "lint": Script((command("scripts/lint.sh clang-tidy"),)),
     "asan": Config("dev", "build-dev", "sanitizer_tests", (("-LE", RELEASE_ONLY, "-E", LONG_JOBS),)),
     # gcc 12's TSan cannot map its shadow where the kernel randomises more bits than it knew of.
-    "tsan": Config("tsan", "build-tsan", "sanitizer_tests", (("-LE", RELEASE_ONLY),),
-                   fixed_addresses=True),
+    "tsan": Config("tsan", "build-tsan", "sanitizer_tests",
+                   (("-LE", RELEASE_ONLY, "-E", LONG_THREADED_JOBS),), fixed_addresses=True),
     "fuzz": Script((command("scripts/run-fuzzers.sh"),)),
     "instructions": Script((command("python3 -B bench/instruction_ratchet.py"),),
                            target="simulated_transfer"),

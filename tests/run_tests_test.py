@@ -133,13 +133,13 @@ class Output(unittest.TestCase):
 class Suites(unittest.TestCase):
     def test_each_long_job_names_a_test_that_exists(self):
         """A renamed test would silently run under the sanitizers again, for minutes."""
-        sources = "\n".join(path.read_text() for folder in ("src", "tests")
+        sources = "\n".join(path.read_text() for folder in ("src", "tests", "tools")
                             for path in (ROOT / folder).rglob("*_test.cc"))
-        known = re.findall(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", sources)
+        known = re.findall(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", sources)
         names = [".".join(name) for name in known]
         for pattern in re.sub(r"(\w+\\\.)\((.*?)\)", lambda m: "|".join(
                 m.group(1) + part for part in m.group(2).split("|")),
-                run_tests.LONG_JOBS).split("|"):
+                run_tests.LONG_JOBS + "|" + run_tests.LONG_THREADED_JOBS).split("|"):
             self.assertTrue(any(re.search(pattern, name) for name in names), pattern)
 
     def test_each_step_is_in_one_suite(self):
