@@ -70,6 +70,7 @@ namespace r2ccl {
   X(view_send_once, "a message about a view is not sent again")                                   \
   X(view_undamped, "a NIC that flaps changes the view as soon as one that does not")              \
   X(view_rate_any, "a NIC counts as slow when all NICs of the host are")                          \
+  X(view_after_leave, "a view is committed though a rank has left that may have bound its start") \
   X(view_reach_all, "a NIC that misses only lost NICs of its rail counts as lost")                \
   X(view_rails_by_order, "a rank's i-th NIC is on rail i, whatever its subnet")                   \
   X(relay_never, "no rank relays")                                                                \

@@ -256,7 +256,7 @@ void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   fault_reporter_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
   const auto index = static_cast<size_t>(peer.value());
   ended_[index] = true;
-  if (views_ != nullptr) views_->on_gone(peer);
+  if (views_ != nullptr) views_->on_gone(peer, end == PeerEnd::goodbye);
   observer_.on_peer_end(peer, end);
   switch (end) {
     case PeerEnd::goodbye:
@@ -270,7 +270,7 @@ void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
 }
 
 void RankRuntime::on_goodbye(Rank peer) {
-  if (views_ != nullptr) views_->on_gone(peer);
+  if (views_ != nullptr) views_->on_gone(peer, true);
   if (leaving_) return;
   const auto index = static_cast<size_t>(peer.value());
   departed_[index] = ended_[index] = any_departed_ = true;

@@ -24,7 +24,7 @@ bool fuzz_agreement(const ViewMessage& message) {
   agreement.progress(10 * kSecond);
   agreement.check_invariants();
   if (agreement.may_bind(1)) agreement.on_bound(1);
-  agreement.on_gone(Rank(1), 11 * kSecond);
+  agreement.on_gone(Rank(1), status.ok(), 11 * kSecond);
   agreement.progress(20 * kSecond);
   agreement.check_invariants();
   return status.ok();

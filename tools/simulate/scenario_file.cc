@@ -327,6 +327,8 @@ Result<Scenario> read_scenario(const std::string& path) {
   if (!in) return Status(Code::invalid_argument, "cannot read " + path);
   std::ostringstream text;
   text << in.rdbuf();
+  // A folder opens, and cannot be read.
+  if (!in || !text) return Status(Code::invalid_argument, "cannot read " + path);
   return parse_scenario(text.str(), path);
 }
 

@@ -82,7 +82,7 @@ void LostNics::settle(Nic& nic, bool lost, bool doubtful, TimeNs now) {
   if (now < nic.due) return;
   nic.due = kNever;
   nic.lost = lost;
-  if (!lost) return;
+  if (!lost || doubtful) return;
   nic.losses = nic.losses > 0 && now - nic.lost_at < kFlapMemory ? nic.losses + 1 : 1;
   nic.lost_at = now;
   if (mutated(Mutant::view_undamped)) nic.losses = 1;

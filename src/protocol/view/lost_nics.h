@@ -6,7 +6,8 @@
 //
 // A loss counts at once, and a return when it has lasted for a while. Each loss within the last
 // minute doubles that time, so that a NIC that flaps seldom changes a plan (as the penalties of RFC
-// 2439, but by a count).
+// 2439, but by a count). The loss of a NIC that still reaches a host does not: where hosts go dark,
+// which cannot report, the NICs of the others miss many.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,7 @@ class LostNics {
   struct Nic {
     bool lost = false;
     TimeNs due = kNever;  // when the opposite counts, if it stays so
-    int losses = 0;       // each within kFlapMemory of the one before
+    int losses = 0;       // without doubtful ones; each within kFlapMemory of the one before
     TimeNs lost_at = 0;
   };
   void settle(Nic& nic, bool lost, bool doubtful, TimeNs now);

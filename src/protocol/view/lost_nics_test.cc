@@ -140,6 +140,17 @@ TEST_F(LostNicsTest, ThatFlapReturnLaterAndLater) {
   EXPECT_EQ(lose_and_return(), LostNics::kReturnAfter);
 }
 
+// Two of four hosts are dark, again and again.
+TEST_F(LostNicsTest, OfHostsThatMissDarkOnesReturnAsSoonEachTime) {
+  start(4);
+  for (TimeNs at = 0; at < 20 * kSecond; at += 2 * kSecond) {
+    for (const size_t host : {0, 1}) report(host, NicReach{1, 2});
+    EXPECT_EQ(delay_until({0, 1}, at), LostNics::kDoubtfulLossAfter);
+    for (const size_t host : {0, 1}) report(host, NicReach{});
+    EXPECT_EQ(delay_until({}, at + kSecond), LostNics::kReturnAfter);
+  }
+}
+
 TEST_F(LostNicsTest, AreThoseOfTheFirstReports) {
   start(3);
   report(1, NicReach{0, 1});

@@ -48,7 +48,7 @@ std::vector<Rank> ViewAgreement::waits_on() const {
 }
 
 bool ViewAgreement::wants_attempt() const {
-  return must_resolve_ || (wanted_ && !(*wanted_ == latest().view));
+  return must_resolve_ || (wanted_ && !any_left_ && !(*wanted_ == latest().view));
 }
 
 bool ViewAgreement::settled() const {
@@ -100,10 +100,14 @@ Status ViewAgreement::on_ask(Rank from, const ViewAsk& ask) {
 
 // The proposer of a higher ballot asks all ranks that live, and decides by their answers. So a
 // member that has answered it learns from it alone: the commit of a proposer that has died
-// meanwhile may come too late.
+// meanwhile may come too late. The proposer of that ballot itself is not late before it decides,
+// and it has no other source when the one that committed leaves.
 Status ViewAgreement::on_commit(Rank from, const ViewCommit& commit) {
   R2CCL_RETURN_IF_ERROR(check_ballot(from, commit.ballot));
-  const bool late = commit.ballot < member_.ballot() && !mutated(Mutant::view_late_commit);
+  const bool undecided =
+      attempt_.phase == Phase::collect && attempt_.ask.ballot == member_.ballot();
+  const bool late =
+      commit.ballot < member_.ballot() && !undecided && !mutated(Mutant::view_late_commit);
   if (!late) R2CCL_RETURN_IF_ERROR(member_.learn(commit.record));
   send(from, member_.answer(commit.record.version));
   return {};
@@ -131,8 +135,9 @@ Status ViewAgreement::on_answer(Rank from, const ViewAnswer& answer, TimeNs now)
   return {};
 }
 
-void ViewAgreement::on_gone(Rank rank, TimeNs now) {
+void ViewAgreement::on_gone(Rank rank, bool in_order, TimeNs now) {
   R2CCL_CHECK(rank != self_);
+  any_left_ = any_left_ || (in_order && !mutated(Mutant::view_after_leave));
   gone_[static_cast<size_t>(rank.value())] = true;
   std::erase_if(sends_, [rank](const ViewSend& each) { return each.to == rank; });
   progress(now);
@@ -178,9 +183,10 @@ void ViewAgreement::check_invariants() const {
 }
 
 uint64_t ViewAgreement::fingerprint() const {
-  uint64_t hash = hash_of({member_.fingerprint(), highest_ballot_, must_resolve_,
-                           wanted_ ? wanted_->hash() + 1 : 0, static_cast<uint64_t>(retry_at_),
-                           static_cast<uint64_t>(backoff_), static_cast<uint64_t>(complain_at_)});
+  uint64_t hash =
+      hash_of({member_.fingerprint(), highest_ballot_, must_resolve_,
+               wanted_ ? wanted_->hash() + 1 : 0, any_left_, static_cast<uint64_t>(retry_at_),
+               static_cast<uint64_t>(backoff_), static_cast<uint64_t>(complain_at_)});
   for (const bool gone : gone_) hash = hash_of({hash, gone});
   if (attempt_.phase == Phase::idle) return hash;
   hash = hash_of({hash, static_cast<uint64_t>(attempt_.phase), attempt_.ask.ballot,

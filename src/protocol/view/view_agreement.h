@@ -61,8 +61,10 @@ class ViewAgreement {
   void propose(const View& view, TimeNs now);
   // Takes a message. Fails when no correct rank can have sent it; then nothing has changed.
   Status on_message(Rank from, const ViewMessage& message, TimeNs now);
-  // The rank will never bind a plan again: it has died or left.
-  void on_gone(Rank rank, TimeNs now);
+  // The rank will never bind a plan again. `in_order`: it has left and not died, so what it has
+  // bound still counts. From then on no view is committed: the calls that are left are those that
+  // the rank has bound, perhaps after its last answer.
+  void on_gone(Rank rank, bool in_order, TimeNs now);
   void progress(TimeNs now);
   TimeNs next_timeout() const;
   // Returns the messages to send, and forgets them.
@@ -143,6 +145,7 @@ class ViewAgreement {
   const int32_t rank_count_;
   ViewMember member_;
   std::vector<bool> gone_;
+  bool any_left_ = false;  // in order
   std::vector<ViewSend> sends_;
   uint64_t highest_ballot_ = 0;  // seen anywhere
 

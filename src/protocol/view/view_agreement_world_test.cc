@@ -3,6 +3,7 @@
 // silent, or are ahead of the others in their collectives, and several proposers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -26,6 +27,7 @@ struct Budget {
   int losses = 0;
   int repeats = 0;
   int deaths = 0;
+  int leaves = 0;  // when all is bound and sent; needs a world without losses and deaths
   int timers = 0;
   int proposals = 0;  // besides the first one
   uint64_t collectives = 3;
@@ -40,6 +42,7 @@ struct Event {
     bind,
     die,
     die_unheard,
+    leave,
     tell_gone,
     timer,
     propose
@@ -51,7 +54,8 @@ struct Event {
 
 class World {
  public:
-  World(int32_t ranks, const Budget& budget) : budget_(budget), dead_(size(ranks)) {
+  World(int32_t ranks, const Budget& budget)
+      : budget_(budget), dead_(size(ranks)), left_(size(ranks)) {
     const ViewRecord first;
     for (int32_t rank = 0; rank < ranks; ++rank) agents_.emplace_back(Rank(rank), ranks, first);
     bound_.resize(size(ranks));
@@ -64,7 +68,6 @@ class World {
   const ViewAgreement& agent(size_t rank) const { return agents_[rank]; }
   bool is_dead(size_t rank) const { return dead_[rank]; }
   const std::string& failure() const { return failure_; }
-  TimeNs now() const { return now_; }
   size_t messages() const { return network_.size(); }
   void set_silent(size_t rank, bool silent) { silent_[rank] = silent; }
 
@@ -93,6 +96,7 @@ class World {
         all.push_back({Kind::die, rank});
         all.push_back({Kind::die_unheard, rank});
       }
+      if (can_leave(rank)) all.push_back({Kind::leave, rank});
       for (size_t other = 0; other < ranks(); ++other) {
         if (dead_[other] && !knows_[rank][other]) all.push_back({Kind::tell_gone, other, rank});
       }
@@ -117,6 +121,8 @@ class World {
       case Kind::die:
       case Kind::die_unheard:
         return die(event.at, event.kind == Kind::die_unheard);
+      case Kind::leave:
+        return leave(event.at);
       case Kind::tell_gone:
         return tell_gone(event.at, event.other);
       case Kind::timer:
@@ -132,7 +138,7 @@ class World {
   // No more faults: everything is delivered, and time passes. Checks that all ranks come to rest
   // with one view, and that no rank is kept from binding.
   void finish() {
-    budget_ = {.collectives = budget_.collectives + 2, .lead = budget_.lead};
+    budget_ = {.collectives = budget_.collectives + (any_left() ? 0 : 2), .lead = budget_.lead};
     for (int turn = 0; turn < 400; ++turn) {
       for (size_t rank = 0; rank < ranks(); ++rank) {
         for (size_t other = 0; other < ranks(); ++other) {
@@ -190,9 +196,9 @@ class World {
     uint64_t hash = hash_of({flight, static_cast<uint64_t>(now_),
                              static_cast<uint64_t>(budget_.losses * 64 + budget_.repeats),
                              static_cast<uint64_t>(budget_.deaths * 64 + budget_.timers),
-                             static_cast<uint64_t>(budget_.proposals)});
+                             static_cast<uint64_t>(budget_.leaves * 64 + budget_.proposals)});
     for (size_t rank = 0; rank < ranks(); ++rank) {
-      hash = hash_of({hash, agents_[rank].fingerprint(), dead_[rank]});
+      hash = hash_of({hash, agents_[rank].fingerprint(), dead_[rank], left_[rank]});
       for (const uint64_t view : bound_[rank]) hash = hash_of({hash, view});
       for (const bool knows : knows_[rank]) hash = hash_of({hash, knows});
     }
@@ -212,9 +218,7 @@ class World {
   }
 
   size_t first_alive() const {
-    size_t rank = 0;
-    while (dead_[rank]) ++rank;
-    return rank;
+    return static_cast<size_t>(std::ranges::find(dead_, false) - dead_.begin());
   }
 
   void collect(size_t rank) {
@@ -229,14 +233,14 @@ class World {
     }
   }
 
-  void forget(size_t at) {
-    network_[at] = std::move(network_.back());
-    network_.pop_back();
+  void forget(size_t at) { network_.erase(network_.begin() + static_cast<ptrdiff_t>(at)); }
+  void forget_all_to(size_t rank) {
+    std::erase_if(network_, [&](const Message& each) { return each.to == rank; });
   }
 
   void deliver(size_t at) {
     const Message message = network_[at];
-    network_.erase(network_.begin() + static_cast<ptrdiff_t>(at));
+    forget(at);
     if (dead_[message.to]) return;
     const auto decoded = decode_view_message(message.bytes, ranks());
     expect(decoded.ok(), "a message of a correct rank is decoded");
@@ -262,7 +266,7 @@ class World {
     bound_[rank].push_back(agents_[rank].view_of(number).hash());
     agents_[rank].on_bound(number);
     for (size_t other = 0; other < ranks(); ++other) {
-      if (dead_[other] || bound_[other].size() < number) continue;
+      if ((dead_[other] && !left_[other]) || bound_[other].size() < number) continue;
       expect(bound_[other][number - 1] == bound_[rank].back(),
              "ranks " + std::to_string(rank) + " and " + std::to_string(other) +
                  " bind different plans of collective " + std::to_string(number));
@@ -270,20 +274,30 @@ class World {
     collect(rank);
   }
 
+  bool any_left() const { return std::ranges::count(left_, true) > 0; }
+  bool can_leave(size_t rank) const {
+    return budget_.leaves > 0 && std::ranges::count(dead_, false) > 1 &&
+           bound_[rank].size() == budget_.collectives &&
+           std::ranges::none_of(network_, [&](const Message& each) { return each.from == rank; });
+  }
+
+  void leave(size_t rank) {
+    --budget_.leaves;
+    dead_[rank] = left_[rank] = true;
+    forget_all_to(rank);
+  }
+
   void die(size_t rank, bool unheard) {
-    size_t living = 0;
-    for (const bool dead : dead_) living += dead ? 0 : 1;
-    if (living < 2) return;
+    if (std::ranges::count(dead_, false) < 2) return;
     --budget_.deaths;
     dead_[rank] = true;
-    std::erase_if(network_, [&](const Message& each) {
-      return each.to == rank || (unheard && each.from == rank);
-    });
+    forget_all_to(rank);
+    if (unheard) std::erase_if(network_, [&](const Message& each) { return each.from == rank; });
   }
 
   void tell_gone(size_t gone, size_t rank) {
     knows_[rank][gone] = true;
-    agents_[rank].on_gone(Rank(static_cast<int32_t>(gone)), now_);
+    agents_[rank].on_gone(Rank(static_cast<int32_t>(gone)), left_[gone], now_);
     collect(rank);
   }
 
@@ -309,7 +323,8 @@ class World {
   Budget budget_;
   std::vector<ViewAgreement> agents_;
   std::vector<Message> network_;
-  std::vector<bool> dead_;
+  std::vector<bool> dead_;  // or left
+  std::vector<bool> left_;
   std::vector<bool> silent_;
   std::vector<std::vector<uint64_t>> bound_;  // by rank: the hash of the view of each collective
   std::vector<std::vector<bool>> knows_;      // knows_[a][b]: a knows that b has gone
@@ -374,6 +389,11 @@ TEST(ViewAgreementWorld, AProposerDiesAtAnyMoment) {
   search(3, {.deaths = 1, .collectives = 1, .lead = 1}, 1000);
 }
 
+TEST(ViewAgreementWorld, ARankLeavesAtAnyMoment) {
+  search(3, {.leaves = 1, .collectives = 1, .lead = 1}, 1000);
+  search(2, {.leaves = 1, .timers = 1, .collectives = 2, .lead = 2}, 1000, true);
+}
+
 TEST(ViewAgreementWorld, TwoRanksProposeAtOnce) {
   search(2, {.losses = 1, .timers = 1, .collectives = 1, .lead = 1}, 1000, true);
 }
@@ -393,6 +413,7 @@ class Walk {
     budget.losses = static_cast<int>(pick(12));
     budget.repeats = static_cast<int>(pick(6));
     budget.deaths = static_cast<int>(pick(3));
+    if (budget.losses + budget.deaths == 0) budget.leaves = static_cast<int>(pick(3));
     budget.timers = static_cast<int>(pick(30));
     budget.proposals = static_cast<int>(pick(5));
     budget.collectives = 1 + pick(12);

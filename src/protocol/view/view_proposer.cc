@@ -109,7 +109,7 @@ void ViewAgreement::decide(TimeNs now) {
     attempt_.phase = Phase::spread;
     return resend();
   }
-  if (!wanted_ || *wanted_ == latest().view) {
+  if (!wanted_ || any_left_ || *wanted_ == latest().view) {
     return ask_all(Phase::release, ViewStage::release, std::nullopt, now);
   }
   uint64_t bound = 0;
@@ -123,6 +123,7 @@ void ViewAgreement::decide(TimeNs now) {
 // proposed at once, further ahead.
 void ViewAgreement::step_proposal(TimeNs now) {
   const ViewRecord& proposal = *attempt_.ask.proposal;
+  if (any_left_) return ask_all(Phase::release, ViewStage::release, std::nullopt, now);
   if (all_living([](const Answer& answer) { return answer.current && answer.accepted; })) {
     return commit(now);
   }

@@ -330,11 +330,13 @@ void RankViews::look(TimeNs now) {
   look_at_ = std::min(next_, window_at_ + RateWatch::kWindow);
 }
 
-void RankViews::on_gone(Rank rank) {
+void RankViews::on_gone(Rank rank, bool in_order) {
   const auto index = static_cast<size_t>(rank.value());
   if (gone_[index]) return;
   gone_[index] = true;
-  for (ViewAgreement& agreement : agreements_) agreement.on_gone(rank, clock_.now());
+  for (ViewAgreement& agreement : agreements_) {
+    agreement.on_gone(rank, in_order, clock_.now());
+  }
   wake();
 }
 

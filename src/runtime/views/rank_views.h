@@ -40,8 +40,8 @@ class RankViews {
     changed_ = true;
     wake();
   }
-  // The rank has died or left.
-  void on_gone(Rank rank);
+  // The rank has died, or has left in order.
+  void on_gone(Rank rank, bool in_order);
   // Handle the body of a notice, which follows its kind byte.
   void on_message(Rank peer, std::span<const std::byte> body);
   void on_report(Rank peer, std::span<const std::byte> body);
