@@ -86,6 +86,9 @@ INSTANTIATE_TEST_SUITE_P(LateReports, KeptSeedTest, testing::Values<uint64_t>(10
 // An operator asked an idle rank twice, and the rank had no turn for the second answer.
 INSTANTIATE_TEST_SUITE_P(IdleRankAnswers, KeptSeedTest, testing::Values<uint64_t>(109111));
 
+// The root of a scatter had bound its last collective and left before a view was committed.
+INSTANTIATE_TEST_SUITE_P(ViewAfterALeave, KeptSeedTest, testing::Values<uint64_t>(9500223));
+
 // A peer was stopped between the handshake of a data connection that joined and its proof. A path
 // without a data connection was taken for one that full-size frames pass.
 INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
