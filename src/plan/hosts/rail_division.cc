@@ -8,8 +8,8 @@
 namespace r2ccl {
 namespace {
 
-// Large moves come near the best division soon, and small ones refine it: each size is a part of the
-// one before. Flows may move to and fro, so the passes of a size are bounded.
+// Large moves come near the best division soon, and small ones refine it: each size is a part of
+// the one before. Flows may move to and fro, so the passes of a size are bounded.
 constexpr uint64_t kLargestMove = RailDivision::kParts / 16;
 constexpr uint64_t kMovePart = 4;
 constexpr int kPassesMax = 16;  // of one size
