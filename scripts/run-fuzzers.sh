@@ -55,7 +55,8 @@ fuzz() {
   rm -rf "${runs:?}/$name"
   mkdir -p "$runs/$name"
   cp -r "tests/fuzz/corpus/$name" "$runs/$name/corpus"
-  R2CCL_FUZZ_NAME=$name "$build/fuzzer" -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+  R2CCL_FUZZ_NAME=$name "$build/fuzzer" -max_total_time="$seconds" -max_len=4096 -timeout=10 \
+    -rss_limit_mb=2048 \
     -print_final_stats=1 -artifact_prefix="$runs/$name/" "$runs/$name/corpus" \
     >"$runs/$name/log" 2>&1 || code=$?
   report "$name" "$code" "$runs/$name/log"
