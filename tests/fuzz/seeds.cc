@@ -225,6 +225,12 @@ void add_bootstrap(Seeds& seeds) {
             with({2, 1, 140, 0, 0, 0}, std::as_bytes(std::span(text))));
 }
 
+Bytes twice(Bytes bytes) {
+  const Bytes again = bytes;
+  bytes.insert(bytes.end(), again.begin(), again.end());
+  return bytes;
+}
+
 void add_wire(Seeds& seeds) {
   DataHeader header;
   header.payload_bytes = 1001;
@@ -240,19 +246,9 @@ void add_wire(Seeds& seeds) {
   // The harness makes the payload 13 times the lowest byte of its size.
   header.payload_bytes = 77;
   encode(header, bytes);
-  seeds.add("frame_reader", "two_frames", [&] {
-    Bytes two = with({31}, bytes);
-    const Bytes again = with({31}, bytes);
-    two.insert(two.end(), again.begin(), again.end());
-    return two;
-  }());
+  seeds.add("frame_reader", "two_frames", twice(with({31}, bytes)));
   seeds.add("frame_reader", "unsealed", with({30}, bytes));
-  seeds.add("frame_reader", "carrying", [&] {
-    Bytes two = with({63}, bytes);
-    const Bytes again = with({63}, bytes);
-    two.insert(two.end(), again.begin(), again.end());
-    return two;
-  }());
+  seeds.add("frame_reader", "carrying", twice(with({63}, bytes)));
   seeds.add("frame_reader", "changed_state", with({127}, bytes));
   header.type = FrameType::probe;
   encode(header, bytes);

@@ -260,6 +260,12 @@ TEST_F(Views, BeginWithTheSlowNicsOfTheParentForSomeTime) {
   start(3, options);
   cluster_->world().run_for(ViewDriver::kFirstRates / 2);
   EXPECT_EQ(agreement(2).latest().view, options.first_view);
+  // A report of the host about another NIC does not end it.
+  pull(1, 0);
+  hosts[1][0] = {0, 0};
+  EXPECT_LT(time_until(View::of(hosts).value(), kSecond), 100 * kMillisecond);
+  fix(1, 0);
+  EXPECT_LT(time_until(options.first_view, 5 * kSecond), kNever);
   EXPECT_LT(time_until(View(), kSecond + ViewDriver::kFirstRates / 2), kNever);
 }
 
