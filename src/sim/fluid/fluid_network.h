@@ -13,8 +13,7 @@
 // The links of the library give a chunk to the NIC that is done first with the bytes of all links
 // before it, so a link leaves a narrow rail to the links that have no other. On `rails` the flows
 // that share a NIC therefore have weights: those by which the bytes of all links divide best. All
-// weights are equal where the hosts are, and among so many hosts and rails that the division would
-// take minutes.
+// weights are equal where the hosts are, and among more hosts and rails than kFluidDividedMax.
 #pragma once
 
 #include <array>
@@ -33,7 +32,8 @@
 namespace r2ccl::sim {
 
 inline constexpr uint32_t kFluidNicsMax = 64;
-// Pairs of hosts that exchange bytes, times rails: seconds for each change of a rate.
+// Pairs of hosts that exchange bytes, times rails. The time of a division grows with them, and each
+// change of a rate needs one.
 inline constexpr size_t kFluidDividedMax = size_t{1} << 20;
 
 enum class FluidFabricKind : uint8_t { flat, rails, spine };
