@@ -36,6 +36,7 @@ namespace r2ccl {
   X(suspect_for_ever, "a suspect path neither fails nor is cleared")                              \
   X(accuse_sleepers, "a path is late also when the peer answers on no other")                     \
   X(no_return, "a path that failed is not opened again")                                          \
+  X(return_untold, "the higher rank does not call its peer when a NIC is back")                   \
   X(small_proof, "a path is up though full-size frames do not pass")                              \
   X(join_unasked, "the higher rank does not ask for data connections")                            \
   X(join_dead, "a data connection may join an incarnation that is over")                          \

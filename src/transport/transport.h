@@ -238,8 +238,9 @@ class Transport {
   virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
                                                    const std::string& device) = 0;
   // Starts to connect; the connection's first writable event shows that it has finished. If the
-  // network refuses at once (no route, no such NIC, connection refused), returns a connection that
-  // has failed. A Status means that there was no descriptor, or that `remote` is no address.
+  // network refuses at once (no route, no such NIC, no carrier, connection refused), returns a
+  // connection that has failed. A Status means that there was no descriptor, or that `remote` is no
+  // address.
   virtual Result<std::unique_ptr<Connection>> connect(const Endpoint& remote,
                                                       const ConnectOptions& options) = 0;
 };

@@ -60,7 +60,7 @@ TimeNs LinkPaths::next_timeout(TimeNs now) const {
     }
     next = std::min(next, slot.dialer->next_timeout());
     if (!settled_) next = std::min(next, next_settling(slot, now));
-    if (!path.state.connected() && may_dial(path) && !slot.dialer->busy() &&
+    if (!path.state.connected() && may_dial(slot) && !slot.dialer->busy() &&
         !slot.dialer->waits() && may_open(path, now)) {
       next = std::min(next, path.backoff.next_attempt());
     }
@@ -286,14 +286,15 @@ void LinkPaths::hang_up() noexcept {
 }
 
 void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
-  for (Path* path : all()) {
-    if (path->nic() != nic) continue;
+  for (PathSlot& slot : std::span(slots_).first(in_use_)) {
+    Path& path = *slot.path;
+    if (path.nic() != nic) continue;
+    slot.call_due = usable && !path.state.connected() && !mutated(Mutant::return_untold);
     events_.wake();
     if (usable) {
-      path->backoff.on_hint(now());
-    } else if (path->state.connected()) {
-      fail_path(*path, cause, DownCause::none, path->spec.local_name + " " + to_string(cause),
-                now());
+      hint(slot);
+    } else if (path.state.connected()) {
+      fail_path(path, cause, DownCause::none, path.spec.local_name + " " + to_string(cause), now());
     }
   }
 }

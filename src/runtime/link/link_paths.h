@@ -143,6 +143,8 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     std::unique_ptr<Path> path;
     // Dials for the lower rank; the higher rank only probes whether the peer is there.
     std::unique_ptr<PathDialer> dialer;
+    // This end does not open the path, but its NIC is back: the next attempt is a call.
+    bool call_due = false;
     bool last_sent = false;  // its control stream has taken the last frame, or is closed
     // The acceptor holds a path's data connection until its control stream joins.
     std::optional<EstablishedConnection> pending_data;
@@ -164,10 +166,11 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void resume_paused(TimeNs now);
   bool note_data_paths(TimeNs now);
   void dial(TimeNs now);
+  void hint(PathSlot& slot);
   bool may_open(const Path& path, TimeNs now) const;
   bool is_first_dial(const Path& path) const;
   bool admitted(PathSlot& slot, TimeNs now);
-  bool may_dial(const Path& path) const;
+  bool may_dial(const PathSlot& slot) const;
   // link_paths_relay.cc
   void seek_relay(TimeNs now);
   std::optional<RelayRoute> choose_relay(Path& path);

@@ -82,19 +82,23 @@ void LinkPaths::dial(TimeNs now) {
     if (path.state.connected() || slot.dialer->busy() || now < path.backoff.next_attempt()) {
       continue;
     }
-    if (!may_dial(path)) continue;
+    if (!may_dial(slot)) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
     if (!admitted(slot, now)) continue;
     path.backoff.on_attempt(now);
+    slot.call_due = false;
     open(slot, now);
   }
 }
 
-// The lower rank opens paths. The higher rank only calls, when all paths are down or the peer may
-// have left. A call shows whether the peer lives, and gives it this rank's address. No call needs a
-// relay: the peer seeks one itself.
-bool LinkPaths::may_dial(const Path& path) const {
-  return opens() || (!path.spec.relay && (liveness_.all_down() || events_.peer_said_goodbye()));
+// The lower rank opens paths. The higher rank only calls, when all paths are down, the peer may
+// have left, or the path's NIC is back. A call shows whether the peer lives, and gives it this
+// rank's address: it need not wait for the turn of its next attempt, nor its kernel for that of its
+// next search for the NIC (RFC 826). No call needs a relay: the peer seeks one itself.
+bool LinkPaths::may_dial(const PathSlot& slot) const {
+  if (opens()) return true;
+  if (slot.path->spec.relay) return false;
+  return liveness_.all_down() || events_.peer_said_goodbye() || slot.call_due;
 }
 
 bool LinkPaths::is_first_dial(const Path& path) const {
@@ -374,25 +378,34 @@ const Address* same_family(const std::vector<Address>& addresses, const Address&
 
 }  // namespace
 
+// The path may be back: begins the next attempt at once, in place of one that no kernel has
+// answered.
+void LinkPaths::hint(PathSlot& slot) {
+  if (!slot.path->state.connected() && slot.dialer->connecting()) slot.dialer->cancel();
+  slot.path->backoff.on_hint(now());
+}
+
 void LinkPaths::set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port) {
-  for (Path* path : all()) {
-    if (path->spec.remote_nic != remote_nic) continue;
-    const Address* address = same_family(addresses, path->spec.remote.address);
+  for (PathSlot& slot : std::span(slots_).first(in_use_)) {
+    PathSpec& spec = slot.path->spec;
+    if (spec.remote_nic != remote_nic) continue;
+    const Address* address = same_family(addresses, spec.remote.address);
     if (address == nullptr) continue;
-    path->spec.remote = {*address, port};
-    path->spec.remote.address.scope = path->spec.source.scope;
-    path->backoff.on_hint(now());
+    spec.remote = {*address, port};
+    spec.remote.address.scope = spec.source.scope;
+    hint(slot);
     events_.wake();
   }
 }
 
 void LinkPaths::set_source(NicId local_nic, const std::vector<Address>& addresses) {
-  for (Path* path : all()) {
-    if (path->spec.local_nic != local_nic) continue;
-    const Address* address = same_family(addresses, path->spec.source);
+  for (PathSlot& slot : std::span(slots_).first(in_use_)) {
+    PathSpec& spec = slot.path->spec;
+    if (spec.local_nic != local_nic) continue;
+    const Address* address = same_family(addresses, spec.source);
     if (address == nullptr) continue;
-    path->spec.source = *address;
-    path->backoff.on_hint(now());
+    spec.source = *address;
+    hint(slot);
     events_.wake();
   }
 }

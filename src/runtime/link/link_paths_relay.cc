@@ -24,7 +24,7 @@ constexpr size_t kAskedAtOnce = 3;
 // Begins a search when the link needs one: the pause between two attempts grows with its age.
 void LinkPaths::seek_relay(TimeNs now) {
   Path& path = *slots_.back().path;
-  const bool needed = !path.state.connected() && may_dial(path) && may_open(path, now);
+  const bool needed = !path.state.connected() && may_dial(slots_.back()) && may_open(path, now);
   if (std::exchange(relay_sought_, needed) || !needed) return;
   in_use_ = slots_.size();
   relay_asked_ = 0;

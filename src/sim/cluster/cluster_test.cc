@@ -317,6 +317,23 @@ TEST(Cluster, ANicThatWasGoneForADayIsUsedWithinSecondsOfItsReturn) {
   run(cluster, job, kSecond);
 }
 
+// The lower rank opens paths, and its attempts are rare by then: the higher one calls it.
+TEST(Cluster, ACableThatIsPutBackAfterADayIsUsedAtOnce) {
+  for (const int pulled : {0, 1}) {
+    ClusterOptions options;
+    options.hosts = 2;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    cluster.fabric().pull(cluster.nic(pulled, 0));
+    cluster.world().run_for(24 * 3600 * kSecond);
+    ASSERT_FALSE(cluster.all_paths_up());
+    cluster.fabric().fix(cluster.nic(pulled, 0));
+    EXPECT_TRUE(cluster.world().run_until([&] { return cluster.all_paths_up(); },
+                                          cluster.now() + 50 * kMillisecond))
+        << "rank " << pulled;
+  }
+}
+
 TEST(Cluster, APathWhoseEndsHealMinutesApartIsUsedSoonAfterTheSecond) {
   ClusterOptions options;
   options.hosts = 2;

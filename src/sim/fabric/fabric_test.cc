@@ -42,6 +42,15 @@ TEST(Fabric, AConnectToAnUnusedAddressStaysPending) {
   EXPECT_EQ(client->connect_state(), ConnectState::pending);
 }
 
+TEST(Fabric, AConnectByANicWithoutACarrierFailsAtOnce) {
+  TestPair pair;
+  pair.fabric.pull(pair.nic_a);
+  const auto bound = pair.start_connect({.device = "nic0", .source = {}});
+  EXPECT_EQ(bound->connect_state(), ConnectState::failed);
+  EXPECT_EQ(bound->connect_error(), ENETDOWN);
+  EXPECT_EQ(pair.start_connect()->connect_state(), ConnectState::pending) << "bound to no NIC";
+}
+
 TEST(Fabric, NicsOfARailHaveAddressesOfTheirOwnInOneSubnet) {
   VirtualClock clock;
   Fabric fabric(1, clock);

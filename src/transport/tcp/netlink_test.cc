@@ -5,15 +5,13 @@
 #include <linux/if_arp.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <random>
-#include <thread>
 
+#include "testing/new_network.h"
 #include "transport/tcp/tcp_poller.h"
 
 namespace r2ccl {
@@ -195,23 +193,8 @@ TEST(Netlink, ReadsTheLoopbackOfThisMachine) {
   EXPECT_EQ(lo->name, "lo");
 }
 
-// Runs `body` on a thread with a network of its own; returns false when this user may not have one.
-template <typename Body>
-bool in_new_network(Body&& body) {
-  bool entered = false;
-  std::thread([&] {
-    entered = unshare(CLONE_NEWNET) == 0;
-    if (entered) body();
-  }).join();
-  return entered;
-}
-
-int ip(const std::string& arguments) {
-  return std::system(("ip " + arguments).c_str());
-}
-
 TEST(Netlink, FollowsAnInterfaceThroughItsLife) {
-  if (std::system("command -v ip >/dev/null") != 0) GTEST_SKIP() << "needs iproute2";
+  if (!has_iproute2()) GTEST_SKIP() << "needs iproute2";
   const bool entered = in_new_network([] {
     Result<NicEvents> events = NicEvents::open();
     Result<std::unique_ptr<TcpPoller>> poller = TcpPoller::open();

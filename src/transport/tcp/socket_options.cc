@@ -3,6 +3,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -59,6 +60,13 @@ int prefer_device(int socket, AddressFamily family, const std::string& device) {
   const int value = static_cast<int>(htonl(index));
   return family == AddressFamily::ipv6 ? set_option(socket, IPPROTO_IPV6, IPV6_UNICAST_IF, value)
                                        : set_option(socket, IPPROTO_IP, IP_UNICAST_IF, value);
+}
+
+int check_carrier(int socket, const std::string& device) {
+  ifreq request{};
+  device.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  if (ioctl(socket, SIOCGIFFLAGS, &request) != 0) return 0;
+  return (request.ifr_flags & IFF_RUNNING) != 0 ? 0 : ENETDOWN;
 }
 
 int bind_source(int socket, const Address& source) {

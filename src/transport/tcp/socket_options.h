@@ -22,6 +22,10 @@ int set_listen_options(int socket, AddressFamily family);
 int bind_to_device(int socket, const std::string& device);
 // Makes traffic leave by `device` as far as routes allow: the next best. Nothing restricts entry.
 int prefer_device(int socket, AddressFamily family, const std::string& device);
+// Returns ENETDOWN when the kernel says that `device` is down or has no carrier. A packet sent now
+// would be lost, and begin a search for the peer's hardware address (RFC 826) that Linux repeats
+// only once a second: the NIC would come back so much later.
+int check_carrier(int socket, const std::string& device);
 // Port 0 leaves the choice to connect(), which can reuse ports between different remotes.
 int bind_source(int socket, const Address& source);
 

@@ -123,7 +123,10 @@ int TcpTransport::prepare_connect(int socket, Endpoint& remote, const ConnectOpt
   if (const int error = set_stream_options(socket, low_water); error != 0) return error;
   if (const int error = set_connect_options(socket); error != 0) return error;
   set_scope(remote.address, options.device);
-  return bind_to_nic(socket, remote.address.family, options.device, options.source);
+  const std::string& device = options.device;
+  const int error = bind_to_nic(socket, remote.address.family, device, options.source);
+  if (error != 0 || device.empty() || parse_address_nic(device)) return error;
+  return check_carrier(socket, device);
 }
 
 Result<std::unique_ptr<Connection>> TcpTransport::connect(const Endpoint& remote,

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "testing/new_network.h"
 #include "transport/tcp/socket_options.h"
 
 namespace r2ccl {
@@ -67,6 +68,27 @@ TEST_F(TcpTest, ADeviceThatDoesNotExistIsAFailedConnectionAndNoError) {
   EXPECT_TRUE(ready(connection->poll_id(), true));
   EXPECT_EQ(connection->connect_state(), ConnectState::failed);
   EXPECT_EQ(connection->connect_error(), ENODEV);
+}
+
+// Linux would take the SYN, and then ask for the peer's hardware address once a second.
+TEST_F(TcpTest, ANicWithoutACarrierFailsAtOnce) {
+  if (!has_iproute2()) GTEST_SKIP() << "needs iproute2";
+  const bool entered = in_new_network([&] {
+    ASSERT_EQ(ip("link add nic0 type veth peer name nic1"), 0);
+    ASSERT_EQ(ip("addr add 10.1.2.3/24 dev nic0"), 0);
+    ASSERT_EQ(ip("link set nic0 up"), 0);
+    const auto error = [&] {
+      return connect(endpoint("10.1.2.4", 1), {.device = "nic0", .source = {}})->connect_error();
+    };
+    EXPECT_EQ(error(), ENETDOWN);
+    ASSERT_EQ(ip("link set nic1 up"), 0);
+    // The kernel handles the carrier's consequences a moment later.
+    for (int i = 0; i < 500 && error() == ENETDOWN; ++i) usleep(10'000);
+    EXPECT_EQ(error(), 0);
+    ASSERT_EQ(ip("link set nic0 down"), 0);
+    EXPECT_EQ(error(), ENETDOWN);
+  });
+  if (!entered) GTEST_SKIP() << "may not make a network namespace";
 }
 
 TEST_F(TcpTest, AnAddressThatIsNotOursCannotBeListenedOn) {
