@@ -201,12 +201,16 @@ def explain(*words):
 
 class ExplainTest(unittest.TestCase):
     def test_no_prediction_is_below_the_floor(self):
-        words = ["-p", 3, "-c", 100_000, "--view", "500/600/700"]
-        for collective in COLLECTIVES:
-            with self.subTest(collective=collective):
-                told = json.loads(explain(collective, *words, "--json"))
-                for each in told["algorithms"]:
-                    self.assertGreaterEqual(each["predicted_us"], told["floor_us"])
+        calls = {"one rank a host": ["-p", 3, "--view", "500/600/700"],
+                 "several": ["-p", 8, "--hosts", "4,4"],
+                 "of several rates": ["-p", 8, "--hosts", "4,4", "--view", "1000/1"],
+                 "of several sizes": ["-p", 7, "--hosts", "1,4,2", "--view", "1000/500:1000/100"]}
+        for name, words in calls.items():
+            for collective in COLLECTIVES:
+                with self.subTest(call=name, collective=collective):
+                    told = json.loads(explain(collective, *words, "-c", 100_000, "--json"))
+                    for each in told["algorithms"]:
+                        self.assertGreaterEqual(each["predicted_us"], told["floor_us"])
 
     def test_a_call_of_one_algorithm_has_no_prediction_and_the_reason(self):
         self.assertEqual(explain("gather", "-p", 3, "-c", 1000), """\

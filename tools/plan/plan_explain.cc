@@ -15,14 +15,19 @@
 namespace r2ccl::tools {
 namespace {
 
-// Returns the floor in ns, where the fastest host moves 1024 bytes in the measured time.
+// Returns how many bytes the fastest host moves in a second, by all its ranks or by one.
+double host_bytes_per_second(const PlanKey& key) {
+  const DomainCosts& network = key.costs.network;
+  const double by_all = static_cast<double>(network.kib_ps) / static_cast<double>(key.hosts.largest());
+  return 1024e12 / std::min(by_all, static_cast<double>(network.leader_kib_ps));
+}
+
 double floor_ns(const PlanKey& key) {
-  if (key.costs.network.kib_ps == 0) return 0;
+  if (key.costs.network.kib_ps == 0 || key.costs.network.leader_kib_ps == 0) return 0;
   const TotalRates rates = total_rates(key);
   const uint64_t most =
       std::max(*std::ranges::max_element(rates.send), *std::ranges::max_element(rates.receive));
-  const double host_bytes_per_second = 1024e12 / static_cast<double>(key.costs.network.kib_ps);
-  return 1e9 * floor_seconds(key, {.nic_bytes_per_second = host_bytes_per_second * kWholeNic /
+  return 1e9 * floor_seconds(key, {.nic_bytes_per_second = host_bytes_per_second(key) * kWholeNic /
                                                            static_cast<double>(most)});
 }
 
