@@ -28,7 +28,9 @@ constexpr int64_t kDepthMax = 16;
 constexpr int64_t kRepeatMax = 100'000;
 constexpr size_t kOperationsMax = 1'000'000;  // 50 MB
 constexpr int64_t kCountMax = int64_t{1} << 30;
-constexpr double kTimeMaxMs = 1e9;
+constexpr TimeNs kTimeMax = 1'000'000 * kSecond;
+// Longer ways do not fit into the bounds of dials and handshakes (limits::kConnectAttempt).
+constexpr TimeNs kLatencyMax = 50 * kMillisecond;
 
 // One table of the file. Remembers its first error.
 class Table {
@@ -46,14 +48,14 @@ class Table {
     return fallback;
   }
   // Returns a time in milliseconds, or in units of `unit_ns`.
-  TimeNs time(const char* key, TimeNs fallback, double unit_ns = 1e6) {
+  TimeNs time(const char* key, TimeNs fallback, double unit_ns = 1e6, TimeNs max = kTimeMax) {
     const toml::node* node = find(key);
     if (node == nullptr) return fallback;
     const auto value = node->value<double>();
-    if (value && *value >= 0 && *value * unit_ns <= kTimeMaxMs * 1e6) {
-      return std::llround(*value * unit_ns);
-    }
-    wrong(*node, std::string(key) + " must be a time: a number, not negative");
+    const double bound = static_cast<double>(max) / unit_ns;
+    if (value && *value >= 0 && *value <= bound) return std::llround(*value * unit_ns);
+    wrong(*node, std::string(key) + " must be a time: a number from 0 to " +
+                     std::to_string(std::llround(bound)));
     return fallback;
   }
   bool flag(const char* key, bool fallback) {
@@ -130,7 +132,7 @@ Status read_cluster(Table& in, Scenario& s) {
   s.nics = static_cast<int>(in.integer("nics", s.nics, 1, kNicsMax));
   s.rate_bytes_per_s = static_cast<uint64_t>(
       in.integer("rate_bytes_per_s", static_cast<int64_t>(s.rate_bytes_per_s), 1000, kRateMax));
-  s.latency = in.time("latency_us", s.latency, 1e3);
+  s.latency = in.time("latency_us", s.latency, 1e3, kLatencyMax);
   s.wakeup_jitter = in.time("wakeup_jitter_us", s.wakeup_jitter, 1e3);
   s.segment_bytes = static_cast<uint64_t>(
       in.integer("segment_bytes", static_cast<int64_t>(s.segment_bytes), 500, 64 * 1024));

@@ -76,6 +76,8 @@ TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
     EXPECT_EQ(error_of("hosts = 2\n" + std::string(header) + "\n"),
               "f.toml:2: write a table's name in letters: [[operation]]");
   }
+  EXPECT_NE(error_of("latency_us = 50001\n" + job).find("a number from 0 to 50000"),
+            std::string::npos);
   EXPECT_NE(error_of("think_max_ms = -1\n" + job).find("must be a time"), std::string::npos);
 }
 
