@@ -21,7 +21,7 @@ constexpr uint64_t kRiseNs = 2 * limits::kChunkDuration;
 
 // A member's steps of a chunk, at their logical time.
 struct Event {
-  enum class Kind : uint8_t { reduce, rise, fall, spread };
+  enum class Kind : uint8_t { reduce, rise, fall, spread, give };
   uint64_t time = 0;
   uint64_t chunk = 0;
   Kind kind = Kind::reduce;
@@ -49,6 +49,9 @@ std::vector<Event> events_of(const Forest& forest, uint64_t chunks) {
     const uint64_t fallen = results.depth;
     if (fallen > 0) add(way + (fallen - 1) * way / results.height, Kind::fall);
     if (!results.children.empty()) add(way + fallen * way / results.height, Kind::spread);
+    // A member of several ranks: a result takes the way that inputs take within the host, so it
+    // comes behind those of all chunks that are under way at the same time.
+    add(2 * way + kRoundsInReserve * kPeriod, Kind::give);
   }
   std::ranges::sort(events);
   return events;
@@ -90,6 +93,8 @@ class ForestReduction {
           plan_.send(rank(child), result_of(event));
         }
         return;
+      case Event::Kind::give:
+        return source_.give_result(event.chunk);
     }
   }
 
@@ -130,7 +135,6 @@ class ForestReduction {
   // The member has the result of a chunk.
   void finish(const Event& event) {
     if (what_ != nullptr && result_of(event).count > 0) done_[event.chunk] = plan_.last_step();
-    source_.give_result(event.chunk);
   }
 
   const ForestPlan& forest_;

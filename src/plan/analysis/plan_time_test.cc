@@ -178,6 +178,25 @@ TEST(PlanTime, AHierarchyKeepsTheNicsBusy) {
   EXPECT_GT(share(4, 64 << 20), 0.99);
 }
 
+// The same along a forest: the results that a host spreads in memory hold up no inputs of the chunks
+// behind them, which take the same way.
+TEST(PlanTime, AHierarchyKeepsTheNicsBusyBesideASlowHost) {
+  const Fabric fabric;
+  for (const uint16_t rate : {uint16_t{990}, uint16_t{875}, uint16_t{500}, uint16_t{250}}) {
+    const NicRate slow{rate, rate};
+    const NicRate whole{1000, 1000};
+    const auto time = [&](int32_t each) {
+      PlanKey key = in_place(Collective::all_reduce, 4 * each, 64 << 20);
+      if (each > 1) key.hosts = hosts_of_each(key.rank_count, each);
+      key.view = View::of({{slow}, {whole}, {whole}, {whole}}).value();
+      return time_of(key, fabric);
+    };
+    for (const int32_t each : {2, 4}) {
+      EXPECT_LT(time(each), 1.03 * time(1)) << rate << ", " << each << " ranks a host";
+    }
+  }
+}
+
 // broadcast.cc: the vector once, p - 2 segments of fill and p - 1 latencies (and the last
 // acknowledgement).
 TEST(PlanTime, TheChainBroadcastFillsInAFewSegments) {
