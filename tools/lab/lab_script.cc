@@ -69,14 +69,18 @@ LabScripts up_scripts(const LabSpec& spec) {
     std::string bridge = rail_name({0, rail});
     scripts.fabric_ip += "link add " + bridge + " type bridge forward_delay 0 mcast_snooping 0\n";
   }
+  // Linux may let a port forward a second late if it has the same index as the device at its other
+  // end (net/core/link_watch.c), which those of hosts never have.
+  int index = 10'000;
   std::vector<int> rail_mtu(static_cast<size_t>(spec.rail_count() + 1), 0);
   for (int host = 0; host < spec.host_count(); ++host) {
     for (LabPort port : ports_of(spec, host)) {
       const LabNic& nic = nic_of(spec, port);
       std::string mtu = std::to_string(nic.mtu), name = port_name(port);
-      scripts.root_ip += "link add " + device_name(port) + " netns " + host_namespace(spec, host) +
-                         " mtu " + mtu + " address " + mac_of(port) + " type veth peer name " +
-                         name + " netns " + fabric_namespace(spec) + " mtu " + mtu + "\n";
+      scripts.root_ip += "link add " + name + " index " + std::to_string(index++) + " netns " +
+                         fabric_namespace(spec) + " mtu " + mtu + " type veth peer name " +
+                         device_name(port) + " netns " + host_namespace(spec, host) + " mtu " +
+                         mtu + " address " + mac_of(port) + "\n";
       scripts.fabric_ip += "link set " + name + " master " + rail_name(port) + " up\n";
       if (nic.rate_bps > 0) scripts.fabric_tc += tbf(spec, name, nic.rate_bps);
       int& widest = rail_mtu[static_cast<size_t>(port.nic + 1)];

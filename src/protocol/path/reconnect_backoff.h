@@ -31,8 +31,13 @@ class ReconnectBackoff {
     down_since_ = std::min(down_since_, now);
     next_ = now + spacing(now);
   }
-  // Records a link event or a report of the peer: the next attempt need not wait, penalties apart.
-  void on_hint(TimeNs now) { next_ = std::min(next_, std::max(now, held_until())); }
+  // Records a link event or a report of the peer: the next attempt need not wait, penalties apart,
+  // and the ones after it come as often as after a new failure, because a port may forward a little
+  // later.
+  void on_hint(TimeNs now) {
+    next_ = std::min(next_, std::max(now, held_until()));
+    if (down_since_ != kNever) down_since_ = now;
+  }
 
   TimeNs next_attempt() const { return next_; }
   // Returns the penalty, which halves every kHalfLife; 1 is one failure just now.

@@ -59,6 +59,8 @@ TEST(ReconnectBackoff, AnEventMakesTheNextAttemptDueAtOnce) {
   EXPECT_EQ(backoff.next_attempt(), kStart + 3601 * kSecond);
   backoff.on_hint(kStart + 3602 * kSecond);  // never later than before
   EXPECT_EQ(backoff.next_attempt(), kStart + 3601 * kSecond);
+  backoff.on_attempt(kStart + 3602 * kSecond);  // and often again after it
+  EXPECT_EQ(backoff.next_attempt(), kStart + 3602 * kSecond + 25 * kMillisecond);
 }
 
 TEST(ReconnectBackoff, APathThatConnectsButIsNeverValidatedKeepsTheSpacing) {

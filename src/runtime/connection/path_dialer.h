@@ -83,8 +83,8 @@ class PathDialer final : private EventHandler, private DialGate::Place::Owner {
       : owner_(owner), reactor_(reactor), transport_(transport), run_(run) {}
 
   bool busy() const { return stage_ != Stage::idle; }
-  // Returns whether the peer's kernel has not answered yet.
-  bool connecting() const { return stage_ == Stage::connecting; }
+  // Returns whether the peer's kernel has not answered any connection of the attempt yet.
+  bool connecting() const { return stage_ == Stage::connecting && !answered_; }
   bool probing() const { return busy() && request_.probe_only; }
   // Returns whether an attempt is to join the data connection, and nothing else.
   bool joining() const { return busy() && request_.opens == DialOpens::data; }

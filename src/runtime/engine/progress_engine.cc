@@ -379,9 +379,12 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
   }
   RankInfo& info = rank_table_[static_cast<size_t>(peer.value())];
   if (in.bad() || nic.value() >= info.nics.size()) return;
-  info.nics[nic.value()].addresses = addresses;
-  reserve_places();
-  info.nics[nic.value()].port = port;
+  NicInfo& known = info.nics[nic.value()];
+  known.port = port;
+  if (known.addresses != addresses) {
+    known.addresses = addresses;
+    reserve_places();
+  }
   links_[static_cast<size_t>(peer.value())]->set_remote(nic, addresses, port);
 }
 

@@ -289,11 +289,11 @@ void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
   for (PathSlot& slot : std::span(slots_).first(in_use_)) {
     Path& path = *slot.path;
     if (path.nic() != nic) continue;
-    slot.call_due = usable && !path.state.connected() && !mutated(Mutant::return_untold);
     events_.wake();
-    if (usable) {
+    if (usable && !path.spec.relay) {
+      slot.call_due = !path.state.connected() && !mutated(Mutant::return_untold);
       hint(slot);
-    } else if (path.state.connected()) {
+    } else if (!usable && path.state.connected()) {
       fail_path(path, cause, DownCause::none, path.spec.local_name + " " + to_string(cause), now());
     }
   }

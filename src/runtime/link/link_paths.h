@@ -143,7 +143,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
     std::unique_ptr<Path> path;
     // Dials for the lower rank; the higher rank only probes whether the peer is there.
     std::unique_ptr<PathDialer> dialer;
-    // This end does not open the path, but its NIC is back: the next attempt is a call.
+    // This end does not open the path, but its NIC is back, and the peer is not known to know it.
     bool call_due = false;
     bool last_sent = false;  // its control stream has taken the last frame, or is closed
     // The acceptor holds a path's data connection until its control stream joins.

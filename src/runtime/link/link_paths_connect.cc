@@ -86,7 +86,6 @@ void LinkPaths::dial(TimeNs now) {
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
     if (!admitted(slot, now)) continue;
     path.backoff.on_attempt(now);
-    slot.call_due = false;
     open(slot, now);
   }
 }
@@ -224,6 +223,7 @@ void LinkPaths::reconnect(PathEnd& end, TimeNs interval, TimeNs now) {
 bool LinkPaths::attach(Path& path, std::optional<EstablishedConnection> data,
                        EstablishedConnection control, TimeNs now) {
   PathSlot& slot = slots_[path.index];
+  slot.call_due = false;
   slot.next_join = 0;
   slot.joined_in_vain = 0;
   settled_ = false;
@@ -245,6 +245,7 @@ void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
   liveness_.on_alive();
   if (dialed.data && !dialed.control) return on_joined(path, std::move(*dialed.data));
   if (!dialed.control) {
+    if (!dialer.request().call.empty()) slots_[path.index].call_due = false;
     path.health.kernel_answered_at = now();
     return;
   }

@@ -112,10 +112,10 @@ SimHost::Route SimHost::route(const Address& remote, const ConnectOptions& optio
   if (!options.device.empty()) {
     nic = machine_.nic_named(options.device);
     if (nic == nullptr) return {loopback, ENODEV};
+    if (!nic->carrier()) return {nic, ENETDOWN};
   }
   if (loopback_address(remote) || machine_.nic_with(remote) != nullptr) return {loopback, 0};
-  if (nic != nullptr && !nic->up()) return {nic, ENETUNREACH};
-  if (nic != nullptr) return {nic, options.device.empty() || nic->carrier() ? 0 : ENETDOWN};
+  if (nic != nullptr) return {nic, nic->up() ? 0 : ENETUNREACH};
   for (const auto& candidate : machine_.nics) {
     if (!candidate->up() || candidate->addresses.empty()) continue;
     if (same_subnet(candidate->addresses.front(), remote)) return {candidate.get(), 0};
