@@ -27,7 +27,10 @@ uint64_t log2_ceil(uint64_t n) {
 uint64_t without_one(uint64_t n) {
   return n > 0 ? n - 1 : 0;
 }
-// Returns the time in ns. The bytes have up to 33 binary digits, and the cost as many as kKibPsMax.
+// Of the slowest host: 32 times the bound of the fastest.
+constexpr uint64_t kSlowKibPsMax = kKibPsMax << 5;
+// Returns the time in ns. The bytes have up to 33 binary digits, and the cost as many as
+// kSlowKibPsMax.
 uint64_t time_of(uint64_t bytes, uint64_t kib_ps) {
   return (bytes / 1024 * kib_ps + bytes % 1024 * kib_ps / 1024) / 1000;
 }
@@ -128,7 +131,7 @@ struct Slowdown {
   }
 
  private:
-  uint64_t slowed(uint64_t kib) const { return std::min(kib * most() / least(), kKibPsMax); }
+  uint64_t slowed(uint64_t kib) const { return std::min(kib * most() / least(), kSlowKibPsMax); }
 };
 
 // Returns whether `packed` may serve: two hosts have lost some of their rails, not of all alike.
@@ -202,7 +205,7 @@ uint64_t forest_ns(Algorithm algorithm, uint64_t bytes, const Slowdown& slow, co
   const uint64_t busiest = packing == nullptr ? forest_load(algorithm, slow) : packing->load;
   constexpr uint64_t kLoadMax = 1 << 28;  // so that the product does not overflow
   const uint64_t kib = costs.kib * std::min(busiest, kLoadMax) / 1024;
-  const uint64_t load = time_of(bytes, std::min(kib, kKibPsMax));
+  const uint64_t load = time_of(bytes, std::min(kib, kSlowKibPsMax));
   // As many rounds as rise and come down at a time share the time of the hops.
   const uint64_t way = hops * (costs.hop + time_of(segment, costs.kib));
   const bool has_paths = hops >= 2 * (members - 1);

@@ -18,7 +18,8 @@ namespace {
 // Returns how many bytes the fastest host moves in a second, by all its ranks or by one.
 double host_bytes_per_second(const PlanKey& key) {
   const DomainCosts& network = key.costs.network;
-  const double by_all = static_cast<double>(network.kib_ps) / static_cast<double>(key.hosts.largest());
+  const double by_all =
+      static_cast<double>(network.kib_ps) / static_cast<double>(key.hosts.largest());
   return 1024e12 / std::min(by_all, static_cast<double>(network.leader_kib_ps));
 }
 

@@ -52,6 +52,14 @@ Result<DomainCosts> costs_of(const std::string& option, const std::string& text)
                       to_string(PlanCosts().network));
 }
 
+// Returns the default costs between hosts of so many ranks, which share the NIC of their host.
+DomainCosts network_costs_of(uint64_t ranks) {
+  DomainCosts costs = PlanCosts().network;
+  costs.kib_ps *= ranks;
+  costs.fan_kib_ps *= ranks;
+  return costs;
+}
+
 Result<View> view_of(const CallOptions& options, const PlanKey& key) {
   const size_t hosts =
       key.hosts.empty() ? static_cast<size_t>(key.rank_count) : key.hosts.hosts().size();
@@ -85,10 +93,13 @@ Status apply(const CallOptions& options, PlanKey& key) {
   }
   const Result<DomainCosts> memory = costs_of("--memory-costs", options.memory_costs);
   R2CCL_RETURN_IF_ERROR(memory.status());
-  const Result<DomainCosts> network = costs_of("--network-costs", options.network_costs);
-  R2CCL_RETURN_IF_ERROR(network.status());
   const Result<HostGroups> hosts = hosts_of(options.hosts, key.rank_count);
   R2CCL_RETURN_IF_ERROR(hosts.status());
+  const uint64_t each = hosts.value().empty() ? 1 : hosts.value().largest();
+  const Result<DomainCosts> network = options.network_costs.empty()
+                                          ? network_costs_of(each)
+                                          : costs_of("--network-costs", options.network_costs);
+  R2CCL_RETURN_IF_ERROR(network.status());
   key.type = *type;
   key.root = Rank(options.root);
   key.count = options.count.value_or(key.count);
@@ -135,9 +146,14 @@ void add_call_options(CLI::App* command, CallOptions* options) {
                    std::string("Costs between ranks of a host") + costs)
       ->type_name("N,N,N,N,N,N,N")
       ->capture_default_str();
-  command->add_option("--network-costs", options->network_costs, "The same between hosts")
-      ->type_name("N,N,N,N,N,N,N")
-      ->capture_default_str();
+  command
+      ->add_option("--network-costs", options->network_costs,
+                   "The same between hosts: where all ranks act, 1024 bytes are those of each rank "
+                   "(default " +
+                       to_string(PlanCosts().network) +
+                       ", a host with one NIC of 1 Gbit/s; n ranks of a host share it, so the third "
+                       "and fourth are n times as much)")
+      ->type_name("N,N,N,N,N,N,N");
 }
 
 void add_output_options(CLI::App* command, OutputOptions* options) {

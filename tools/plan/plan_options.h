@@ -24,7 +24,7 @@ struct CallOptions {
   std::string view;
   std::string losses;
   std::string memory_costs = to_string(PlanCosts().memory);
-  std::string network_costs = to_string(PlanCosts().network);
+  std::string network_costs;  // empty: the defaults for as many ranks as a host has
 };
 void add_call_options(CLI::App* command, CallOptions* options);
 

@@ -188,6 +188,9 @@ TEST(PredictedTime, GrowsWithTheBytes) {
           const DomainCosts most = domain_costs({kHopNsMax, kMessageNsMax, kKibPsMax, kKibPsMax,
                                                  kHopNsMax, kMessageNsMax, kKibPsMax});
           key.costs = {most, most};
+          std::vector<HostRates> hosts(static_cast<size_t>(4096 / each), {NicRate{1000, 1000}});
+          hosts[0] = {NicRate{1, 1000}};
+          key.view = View::of(hosts).value();
         }
         for (const Algorithm algorithm : algorithms_of(key)) {
           uint64_t before = 0;

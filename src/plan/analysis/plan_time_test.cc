@@ -178,8 +178,8 @@ TEST(PlanTime, AHierarchyKeepsTheNicsBusy) {
   EXPECT_GT(share(4, 64 << 20), 0.99);
 }
 
-// The same along a forest: the results that a host spreads in memory hold up no inputs of the chunks
-// behind them, which take the same way.
+// The same along a forest: the results that a host spreads in memory hold up no inputs of the
+// chunks behind them, which take the same way.
 TEST(PlanTime, AHierarchyKeepsTheNicsBusyBesideASlowHost) {
   const Fabric fabric;
   for (const uint16_t rate : {uint16_t{990}, uint16_t{875}, uint16_t{500}, uint16_t{250}}) {

@@ -317,8 +317,8 @@ TEST(Cluster, ANicThatWasGoneForADayIsUsedWithinSecondsOfItsReturn) {
   run(cluster, job, kSecond);
 }
 
-// The lower rank opens paths, and its attempts are rare by then: the higher one calls it. A port may
-// forward later than it has a carrier.
+// The lower rank opens paths, and its attempts are rare by then: the higher one calls it. A port
+// may forward later than it has a carrier.
 TEST(Cluster, ACableThatIsPutBackAfterADayIsUsedAtOnce) {
   for (const TimeNs forwards_after : {TimeNs{0}, 100 * kMillisecond, 2 * kSecond}) {
     for (const int pulled : {0, 1}) {
@@ -336,8 +336,8 @@ TEST(Cluster, ACableThatIsPutBackAfterADayIsUsedAtOnce) {
       cluster.fabric().fix(nic);
       // One dial in four waits for an answer for half a second.
       const TimeNs within = (forwards_after == 0 ? 50 : 800) * kMillisecond;
-      EXPECT_TRUE(cluster.world().run_until([&] { return cluster.all_paths_up(); },
-                                            cluster.now() + within))
+      EXPECT_TRUE(
+          cluster.world().run_until([&] { return cluster.all_paths_up(); }, cluster.now() + within))
           << "rank " << pulled << ", " << forwards_after;
     }
   }
