@@ -27,8 +27,9 @@ uint64_t log2_ceil(uint64_t n) {
 uint64_t without_one(uint64_t n) {
   return n > 0 ? n - 1 : 0;
 }
-// Of the slowest host: 32 times the bound of the fastest.
+// The bound at the slowest host is 32 times that at the fastest.
 constexpr uint64_t kSlowKibPsMax = kKibPsMax << 5;
+
 // Returns the time in ns. The bytes have up to 33 binary digits, and the cost as many as
 // kSlowKibPsMax.
 uint64_t time_of(uint64_t bytes, uint64_t kib_ps) {

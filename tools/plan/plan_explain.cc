@@ -75,7 +75,10 @@ std::string explain_plan(const PlanKey& key) {
   if (predictions.empty() && key.rank_count > 1) {
     rows.push_back({word_of(kAlgorithmWords, choose_algorithm(key)), "", "", "chosen"});
   }
-  rows.push_back({"floor", us_text(floor), "1.00", "no plan is faster, by the bytes alone"});
+  // It counts NICs alone, so one host has none.
+  if (floor > 0) {
+    rows.push_back({"floor", us_text(floor), "1.00", "no plan is faster, by the bytes alone"});
+  }
   std::string text = layout(rows);
   text += reason_of_one(key, predictions.size());
   if (key.collective == Collective::all_reduce && host_count(key) == 2 && !key.view.empty()) {

@@ -107,9 +107,10 @@ Status apply(const CallOptions& options, PlanKey& key) {
   const Result<View> view = view_of(options, key);
   R2CCL_RETURN_IF_ERROR(view.status());
   key.view = view.value();
-  // The costs of a job are bounded, and those of no job are the default ones.
-  const PlanCosts costs{memory.value(), network.value()};
-  if (costs != PlanCosts()) key.costs = bounded(costs);
+  // The costs of a job are bounded.
+  key.costs = {memory.value(), network.value()};
+  const bool of_a_job = !options.network_costs.empty() || memory.value() != PlanCosts().memory;
+  if (of_a_job) key.costs = bounded(key.costs);
   return Status::ok_status();
 }
 

@@ -172,9 +172,12 @@ void add_serving_options(CLI::App* command, ServingOptions& o) {
   add("--batch", o.job.batch, "Requests at a time");
   add("--requests", o.job.requests_per_s, "Requests that arrive in a second, in the mean");
   add("--duration-s", o.job.duration_s, "Time in which they arrive");
-  add("--seed", o.job.seed, "Seed of their times");
+  command->add_option("--seed", o.job.seed, "Seed of their times")
+      ->check(CLI::Range(int64_t{0}, INT64_MAX))
+      ->capture_default_str();
   add("--failures", o.job.failed, "NICs that host 0 loses");
-  command->add_option("--fail-at-s", o.fail_at_s, "at this time (default: half of the duration)");
+  command->add_option("--fail-at-s", o.fail_at_s, "at this time (default: half of the duration)")
+      ->check(CLI::Range(0.0, 1e9));
   add("--stall-ms", o.stall_ms, "A failure's cost to r2ccl and balanced");
   add("--restart-s", o.costs.restart_s, "To start again on spare hosts");
   add("--takeover-s", o.costs.takeover_s, "Until spare hosts have the replicas, as with DejaVu");

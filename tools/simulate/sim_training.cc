@@ -217,17 +217,25 @@ void add_job_options(CLI::App* command, TrainingOptions& o) {
 }
 
 void add_failure_options(CLI::App* command, TrainingOptions& o) {
-  command->add_option("--failures", o.failures, "NICs that fail at the begin, for good")
-      ->capture_default_str();
-  command->add_option("--mtbf-hours", o.mtbf_hours,
-                      "Instead, each NIC fails at random after so many hours in the mean");
+  CLI::Option* const failures =
+      command->add_option("--failures", o.failures, "NICs that fail at the begin, for good")
+          ->capture_default_str();
+  CLI::Option* const mtbf =
+      command
+          ->add_option("--mtbf-hours", o.mtbf_hours,
+                       "Instead, each NIC fails at random after so many hours in the mean")
+          ->check(CLI::Range(0.001, 1e9))
+          ->excludes(failures);
   command->add_option("--repair-hours", o.repair_hours, "and is repaired after these")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(mtbf);
   command->add_option("--duration-hours", o.duration_hours, "Length of the job")
       ->capture_default_str();
   command->add_option("--patterns", o.patterns, "Random patterns of failures")
       ->capture_default_str();
-  command->add_option("--seed", o.seed, "Seed of the first one")->capture_default_str();
+  command->add_option("--seed", o.seed, "Seed of the first one")
+      ->check(CLI::Range(int64_t{0}, INT64_MAX))
+      ->capture_default_str();
   command->add_option("--stall-ms", o.stall_ms, "A failure's cost to r2ccl and balanced")
       ->capture_default_str();
   command
