@@ -148,12 +148,13 @@ void add_call_options(CLI::App* command, CallOptions* options) {
       ->type_name("N,N,N,N,N,N,N")
       ->capture_default_str();
   command
-      ->add_option("--network-costs", options->network_costs,
-                   "The same between hosts: where all ranks act, 1024 bytes are those of each rank "
-                   "(default " +
-                       to_string(PlanCosts().network) +
-                       ", a host with one NIC of 1 Gbit/s; n ranks of a host share it, so the third "
-                       "and fourth are n times as much)")
+      ->add_option(
+          "--network-costs", options->network_costs,
+          "The same between hosts: where all ranks act, 1024 bytes are those of each rank "
+          "(default " +
+              to_string(PlanCosts().network) +
+              ", a host with one NIC of 1 Gbit/s; n ranks of a host share it, so the third "
+              "and fourth are n times as much)")
       ->type_name("N,N,N,N,N,N,N");
 }
 
