@@ -291,7 +291,7 @@ void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
     if (path.nic() != nic) continue;
     events_.wake();
     if (usable && !path.spec.relay) {
-      slot.call_due = !path.state.connected() && !mutated(Mutant::return_untold);
+      slot.call_due = !opens() && !path.state.connected() && !mutated(Mutant::return_untold);
       hint(slot);
     } else if (!usable && path.state.connected()) {
       fail_path(path, cause, DownCause::none, path.spec.local_name + " " + to_string(cause), now());
