@@ -7,7 +7,7 @@
 set -euo pipefail
 
 packages=(g++ cmake make pkg-config libsodium-dev libhwy-dev libgtest-dev libcli11-dev nlohmann-json3-dev
-          libtomlplusplus-dev libexpat1-dev iproute2 nftables ethtool python3)
+          libtomlplusplus-dev iproute2 nftables ethtool python3)
 check_only=
 for argument in "$@"; do
   case $argument in

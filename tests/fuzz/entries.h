@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "testing/fuzz.h"
-#include "testing/msccl_xml_fuzz.h"
 #include "testing/plan_json_fuzz.h"
 #include "testing/scenario_file_fuzz.h"
 
@@ -28,7 +27,6 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"fault_file", fuzz_fault_file},
     {"frame_reader", fuzz_frame_reader},
     {"handshake", fuzz_handshake},
-    {"msccl_xml", fuzz_msccl_xml},
     {"netlink", fuzz_netlink},
     {"plan_json", fuzz_plan_json},
     {"plan_text", fuzz_plan_text},

@@ -9,7 +9,6 @@
 #include "plan/text/plan_words.h"
 #include "tools/common/command.h"
 #include "tools/common/output_file.h"
-#include "tools/plan/msccl_import.h"
 #include "tools/plan/plan_explain.h"
 #include "tools/plan/plan_json.h"
 #include "tools/plan/plan_options.h"
@@ -28,9 +27,9 @@ struct ShowPlanOptions {
   OutputOptions output;
 };
 
-struct ImportPlanOptions {
+struct CheckPlanOptions {
   std::string path;
-  CallOptions call;
+  bool show = false;
   OutputOptions output;
 };
 
@@ -80,7 +79,7 @@ Result<WholePlan> plan_of(const PlanKey& key) {
 }
 
 // Prints the plan and its proof, and returns the exit status.
-int print(const char* command, WholePlan plan, const std::string& imported,
+int print(const char* command, WholePlan plan, const std::string& file,
           const OutputOptions& options) {
   const auto ranks = static_cast<int>(plan.plans.size());
   if (options.rank >= ranks) {
@@ -89,7 +88,7 @@ int print(const char* command, WholePlan plan, const std::string& imported,
   }
   const std::optional<Rank> only =
       options.rank < 0 ? std::nullopt : std::optional(Rank(options.rank));
-  const ShownPlan shown = prove_and_time(std::move(plan), imported, only);
+  const ShownPlan shown = prove_and_time(std::move(plan), file, only);
   const std::string text = options.text   ? print_plan(shown.plan)
                            : options.json ? plan_json(shown)
                                           : describe_plan(shown);
@@ -139,46 +138,22 @@ Result<WholePlan> parse_either(std::string form) {
   return plan.ok() ? plan : plan.status().with_context("in the text form");
 }
 
-int check(const std::string& path) {
-  Result<std::string> text = read_text(path);
+int check(const CheckPlanOptions& options) {
+  const Status drawable = check_writable("--svg", options.output.svg);
+  if (!drawable.ok()) return report_error("plan check", drawable);
+  Result<std::string> text = read_text(options.path);
   if (!text.ok()) return report_error("plan check", text.status());
-  const Result<WholePlan> plan = parse_either(std::move(text).value());
-  if (!plan.ok()) return report_error("plan check", plan.status().with_context(path));
+  Result<WholePlan> plan = parse_either(std::move(text).value());
+  if (!plan.ok()) return report_error("plan check", plan.status().with_context(options.path));
+  if (options.show) {
+    size_t steps = 0;
+    for (const RankPlan& part : plan.value().plans) steps += part.steps.size();
+    if (steps > kStepsShownMax) return report_error("plan check", too_many_steps());
+    return print("plan check", std::move(plan).value(), options.path, options.output);
+  }
   const Status proof = check_plan(plan.value().keys, plan.value().plans);
   std::printf("%s%s\n", proof.ok() ? "proved" : "not proved: ", proof.message().c_str());
   return proof.ok() ? 0 : kExitFailed;
-}
-
-Result<WholePlan> import_plan(const MscclAlgorithm& algorithm, const CallOptions& options) {
-  const size_t ranks = algorithm.gpus.size();
-  if (ranks > kRanksShownMax) {
-    return wrong("the algorithm has " + std::to_string(ranks) + " GPUs, and a plan that is shown " +
-                 std::to_string(kRanksShownMax) + " ranks at most");
-  }
-  PlanKey key;
-  key.rank_count = static_cast<int32_t>(ranks);
-  key.count = least_count(algorithm);
-  R2CCL_RETURN_IF_ERROR(apply(options, key));
-  Result<WholePlan> plan = import_msccl(algorithm, key);
-  R2CCL_RETURN_IF_ERROR(plan.status());
-  size_t steps = 0;
-  for (const RankPlan& part : plan.value().plans) steps += part.steps.size();
-  if (steps > kStepsShownMax) return too_many_steps();
-  return plan;
-}
-
-int import(const ImportPlanOptions& options) {
-  const Status drawable = check_writable("--svg", options.output.svg);
-  if (!drawable.ok()) return report_error("plan import", drawable);
-  const Result<std::string> xml = read_text(options.path);
-  if (!xml.ok()) return report_error("plan import", xml.status());
-  const Result<MscclAlgorithm> algorithm = parse_msccl(xml.value());
-  if (!algorithm.ok()) {
-    return report_error("plan import", algorithm.status().with_context(options.path));
-  }
-  Result<WholePlan> plan = import_plan(algorithm.value(), options.call);
-  if (!plan.ok()) return report_error("plan import", plan.status().with_context(options.path));
-  return print("plan import", std::move(plan).value(), algorithm.value().name, options.output);
 }
 
 int explain(const ShowPlanOptions& options) {
@@ -248,31 +223,15 @@ void add_explain(CLI::App* plan, Action* action) {
 void add_check(CLI::App* plan, Action* action) {
   CLI::App* command =
       plan->add_subcommand("check", "Prove a plan of all ranks that a file describes");
-  auto path = std::make_shared<std::string>();
-  command->add_option("FILE", *path, "The file; - is standard input")->required();
+  auto options = std::make_shared<CheckPlanOptions>();
+  command->add_option("FILE", options->path, "The file; - is standard input")->required();
+  CLI::Option* const show = command->add_flag("--show", options->show, "Show it as plan show does");
+  for (CLI::Option* option : add_output_options(command, &options->output)) option->needs(show);
   command->footer(
       "`r2ccl plan show --text` or `--json` writes one to begin with; docs/plans.md describes the "
       "forms.\n\n"
       "Exit status: 0 when it is proved; 1 when not; 2 on an error.");
-  command->callback([path, action] { *action = [path] { return check(*path); }; });
-}
-
-void add_import(CLI::App* plan, Action* action) {
-  CLI::App* command = plan->add_subcommand(
-      "import", "Make a plan of an algorithm in the XML of MSCCL, show it and prove it");
-  auto options = std::make_shared<ImportPlanOptions>();
-  command->add_option("FILE", options->path, "The file; - is standard input")->required();
-  command
-      ->add_option("-c,--count", options->call.count,
-                   "Elements of the vector, or of each block where the collective has blocks "
-                   "(default: one for each chunk of the algorithm)")
-      ->check(refuse_minus);
-  add_call_options(command, &options->call);
-  add_output_options(command, &options->output);
-  command->footer(
-      "docs/plans.md describes the form, and the parts of it that plans do not have.\n\n"
-      "Exit status: 0; 1 when the plan is not proved; 2 on an error.");
-  command->callback([options, action] { *action = [options] { return import(*options); }; });
+  command->callback([options, action] { *action = [options] { return check(*options); }; });
 }
 
 }  // namespace
@@ -284,7 +243,6 @@ void add_plan_command(CLI::App* app, Action* action) {
   add_show(plan, action);
   add_explain(plan, action);
   add_check(plan, action);
-  add_import(plan, action);
 }
 
 }  // namespace r2ccl::tools

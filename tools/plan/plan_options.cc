@@ -158,19 +158,22 @@ void add_call_options(CLI::App* command, CallOptions* options) {
       ->type_name("N,N,N,N,N,N,N");
 }
 
-void add_output_options(CLI::App* command, OutputOptions* options) {
+std::vector<CLI::Option*> add_output_options(CLI::App* command, OutputOptions* options) {
   CLI::Option* const rank =
       command->add_option("--rank", options->rank, "Show the steps of this rank alone")
           ->check(CLI::Range(0, kRanksShownMax - 1));
   CLI::Option* const as_json = command->add_flag(
       "--json", options->json, "Print JSON; `r2ccl plan check` reads that of all ranks");
-  command
-      ->add_flag("--text", options->text,
-                 "Print the text of all ranks, which `r2ccl plan check` reads")
-      ->excludes(as_json)
-      ->excludes(rank);
-  command->add_option("--svg", options->svg, "Draw the transfers into this file")
-      ->type_name("FILE");
+  CLI::Option* const as_text =
+      command
+          ->add_flag("--text", options->text,
+                     "Print the text of all ranks, which `r2ccl plan check` reads")
+          ->excludes(as_json)
+          ->excludes(rank);
+  CLI::Option* const svg =
+      command->add_option("--svg", options->svg, "Draw the transfers into this file")
+          ->type_name("FILE");
+  return {rank, as_json, as_text, svg};
 }
 
 }  // namespace r2ccl::tools

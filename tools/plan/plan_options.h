@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "plan/plan.h"
@@ -37,6 +38,6 @@ struct OutputOptions {
   bool text = false;
   std::string svg;
 };
-void add_output_options(CLI::App* command, OutputOptions* options);
+std::vector<CLI::Option*> add_output_options(CLI::App* command, OutputOptions* options);
 
 }  // namespace r2ccl::tools

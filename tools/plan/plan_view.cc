@@ -72,7 +72,7 @@ std::string in_us(double ns) {
 }
 
 std::string algorithm_text(const ShownPlan& shown) {
-  if (!shown.imported.empty()) return "imported '" + shown.imported + "'";
+  if (!shown.file.empty()) return "of the file '" + shown.file + "'";
   const PlanKey& key = shown.plan.keys[0];
   const Algorithm used = choose_algorithm(key);
   return std::string(word_of(kAlgorithmWords, used)) +
@@ -97,7 +97,7 @@ std::string headline(const ShownPlan& shown) {
 // Returns the predicted time of each algorithm that the call may take, unless it has only one.
 std::string predictions_text(const ShownPlan& shown) {
   const PlanKey& key = shown.plan.keys[0];
-  if (!shown.imported.empty()) return "";
+  if (!shown.file.empty()) return "";
   const std::vector<Prediction> predictions = predictions_of(key);
   if (predictions.empty()) return "";
   std::vector<TextRow> rows = {{"algorithm", "predicted us", ""}};
@@ -214,13 +214,13 @@ void write_predictions(JsonWriter& out, const PlanKey& key) {
   out.end_object();
 }
 
-void write_key(JsonWriter& out, const PlanKey& key, const std::string& imported) {
+void write_key(JsonWriter& out, const PlanKey& key, const std::string& file) {
   out.field("collective", word_of(kCollectiveWords, key.collective));
   out.field("algorithm", word_of(kAlgorithmWords, key.algorithm));
-  if (imported.empty()) {
+  if (file.empty()) {
     out.field("algorithm_used", word_of(kAlgorithmWords, choose_algorithm(key)));
   } else {
-    out.field("imported", imported);
+    out.field("file", file);
   }
   out.field("type", to_string(key.type)).field("op", to_string(key.op));
   out.field("ranks", key.rank_count).field("root", key.root.value()).field("count", key.count);
@@ -229,7 +229,7 @@ void write_key(JsonWriter& out, const PlanKey& key, const std::string& imported)
   write_view(out, key.view);
   write_costs(out, "memory_costs", key.costs.memory, PlanCosts().memory);
   write_costs(out, "network_costs", key.costs.network, PlanCosts().network);
-  if (imported.empty()) write_predictions(out, key);
+  if (file.empty()) write_predictions(out, key);
 }
 
 void write_transfers(JsonWriter& out, const ShownPlan& shown) {
@@ -260,10 +260,10 @@ void write_totals(JsonWriter& out, const PlanTotals& totals) {
 
 }  // namespace
 
-ShownPlan prove_and_time(WholePlan plan, const std::string& imported, std::optional<Rank> only) {
+ShownPlan prove_and_time(WholePlan plan, const std::string& file, std::optional<Rank> only) {
   ShownPlan shown;
   shown.plan = std::move(plan);
-  shown.imported = imported;
+  shown.file = file;
   shown.only = only;
   shown.proof = check_plan(shown.plan.keys, shown.plan.plans);
   if (!shown.proof.ok()) return shown;
@@ -296,7 +296,7 @@ std::string plan_json(const ShownPlan& shown) {
   const WholePlan& plan = shown.plan;
   JsonWriter out;
   out.begin_object();
-  write_key(out, plan.keys[0], shown.imported);
+  write_key(out, plan.keys[0], shown.file);
   out.key("parts").begin_array();
   for (size_t rank = 0; rank < plan.plans.size(); ++rank) {
     if (is_shown(rank, shown.only)) write_rank(out, plan.keys[rank], plan.plans[rank]);

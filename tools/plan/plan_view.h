@@ -14,7 +14,7 @@ namespace r2ccl::tools {
 
 struct ShownPlan {
   WholePlan plan;
-  std::string imported;      // the name of the algorithm, if it is none of ours
+  std::string file;          // that it comes from; empty: it is one of ours
   std::optional<Rank> only;  // show the steps of this rank alone
   Status proof;
   // Empty where the plan is not proved.
@@ -22,7 +22,7 @@ struct ShownPlan {
   std::vector<Transfer> transfers;
 };
 
-ShownPlan prove_and_time(WholePlan plan, const std::string& imported, std::optional<Rank> only);
+ShownPlan prove_and_time(WholePlan plan, const std::string& file, std::optional<Rank> only);
 
 // Returns a table of the steps of each rank, one of the transfers, the totals, and the checker's
 // answer.
