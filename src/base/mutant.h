@@ -26,7 +26,7 @@ namespace r2ccl {
   X(trust_the_socket, "bytes written to a connection that broke count as received")               \
   X(no_replay, "the sender forgets the chunks outstanding on a path that failed")                 \
   X(own_low_water, "a sender counts how far it is ahead from its own first open message")         \
-  X(no_permission, "chunks are sent without permission")                                          \
+  X(no_permission, "chunks are sent without receive credit")                                      \
   X(any_incarnation, "frames and reports of an old incarnation count")                            \
   X(state_once, "state that was sent counts as acknowledged")                                     \
   X(notice_once, "a notice is sent only once")                                                    \

@@ -1,6 +1,6 @@
 // A plan describes one collective: each rank's sends, receives, reductions and their order. It is a
 // value: plain data, comparable, built by a pure function and the same on every rank. The executor
-// runs it, the checker (plan/analysis/checker.h) proves it, and later the fluid simulator costs it.
+// runs it, the checker (plan/analysis/checker.h) proves it, and sim/fluid tells its time.
 //
 // Execution rules, which the checker assumes and the executor keeps:
 //  * A step starts when all its `after` steps are complete. A send or receive step also waits until

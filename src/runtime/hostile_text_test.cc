@@ -127,13 +127,13 @@ TEST(HostileText, InAnyTextOfARankInfoIsRefused) {
     return decode_rank_info(spoiled(honest)).status();
   };
   EXPECT_EQ(refused([](RankInfo& info) { info.host_name = kHonest; }).message(),
-            "malformed rank card: the host's name");
+            "malformed rank info: the host's name");
   EXPECT_EQ(refused([](RankInfo& info) { info.nics[0].name = kHonest; }).message(),
-            "malformed rank card: a NIC's name");
+            "malformed rank info: a NIC's name");
   EXPECT_EQ(refused([](RankInfo& info) { info.settings[0].value = kHonest; }).message(),
-            "malformed rank card: a setting's value");
+            "malformed rank info: a setting's value");
   EXPECT_EQ(refused([](RankInfo& info) { info.init_error = kHonest; }).message(),
-            "malformed rank card: the obstacle");
+            "malformed rank info: the obstacle");
 }
 
 // A kernel lets an interface have almost any name: its job must not fail for it.

@@ -3,7 +3,7 @@
 // Everything is non-blocking and single-threaded: one poller, its connections and its listeners
 // belong to one thread (Poller::wake is the one exception). The TCP transport implements this over
 // sockets and epoll, src/sim over a virtual fabric, and transport/faulty wraps either. They all
-// pass the conformance suite in transport/conformance.h.
+// pass the conformance suite in testing/conformance.h.
 #pragma once
 
 #include <sys/uio.h>

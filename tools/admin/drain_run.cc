@@ -100,7 +100,7 @@ class DrainRun {
   std::string ticket() const { return ":" + comm_text(ticket_); }
 
   const DrainOptions options_;
-  const uint64_t ticket_ = make_ticket();  // protocol/drain.h
+  const uint64_t ticket_ = make_ticket();  // protocol/admin/drain.h
   SystemClock clock_;
   TimeNs began_ = 0;  // the time when the jobs were found
   // The jobs that have been asked, concerned or not, by communicator and user.

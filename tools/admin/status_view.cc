@@ -379,8 +379,8 @@ std::string job_text(const json& job, bool whole) {
 
 std::string paths_text(const json& report) {
   std::vector<TextRow> rows = {{"to rank", "NIC", "remote", "state", "for", "rate MB/s", "delay ms",
-                                "loss %", "lane ms", "tx MB", "rx MB", "downs", "last one", "why",
-                                "last attempt"}};
+                                "loss %", "control ms", "tx MB", "rx MB", "downs", "last one",
+                                "why", "last attempt"}};
   for (const json& path : list_of(report, "paths")) {
     rows.push_back({count_text(path, "peer"), text_of(path, "nic"), text_of(path, "remote"),
                     text_of(path, "state"), duration_text(number_of(path, "state_ms")),

@@ -1,5 +1,5 @@
 // The receiving end of one channel: the posted receives, the accepted chunks, and the sender's
-// permission. Pure, except that it copies early bytes into the buffer posted for them.
+// receive credit. Pure, except that it copies early bytes into the buffer posted for them.
 //
 // It keeps the receiver's half of the contract. It accepts one copy of every chunk, once. Messages
 // below the low-water mark are complete for ever. Bytes without a posted receive fit the eager
@@ -63,7 +63,7 @@ class ReceiveLedger {
   Posted post(std::span<std::byte> bytes, uint64_t context) { return post({bytes, context}); }
 
   // Returns the destination of a chunk. Fails with Code::remote when the chunk breaks the protocol
-  // (no permission, another chunk size), and with Code::invalid_usage when it does not fit the
+  // (no credit, another chunk size), and with Code::invalid_usage when it does not fit the
   // posted receive: the ranks' calls differ. Here or in post(), the ledger reports that once for a
   // message and discards its other chunks.
   Result<Place> place(const DataHeader& header);

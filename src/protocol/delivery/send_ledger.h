@@ -1,10 +1,10 @@
 // The sending end of one channel: the open messages, the chunks of each, the acknowledged chunks,
-// and the receiver's permission. Pure.
+// and the receive credit. Pure.
 //
 // It keeps the sender's half of the contract. Bytes stay referenced until they are acknowledged
 // (retain). The chunk size of a message never changes after its first chunk went out. A posted
-// receive or the eager pool covers every first transmission (permission). Retransmits and hedges
-// need no permission.
+// receive or the eager pool covers every first transmission (receive credit). Retransmits and
+// hedges need no credit.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class SendLedger {
   // are no longer needed. Returns true when no message needs its bytes any more.
   bool copy_remainder(std::vector<Posted>& ended);
 
-  // Returns the first chunk that was never sent and that permission allows now. `cut` is the chunk
+  // Returns the first chunk that was never sent and that credit allows now. `cut` is the chunk
   // size to use if this is the first chunk of its message.
   std::optional<ChunkRef> next_fresh(uint32_t cut);
   // Returns the bytes that are posted but were never sent, permitted or not.

@@ -220,7 +220,7 @@ TEST(SendLedger, APostedReceiveCostsNoEagerBytes) {
   s.permit_all();
   s.post(kCut);
   EXPECT_FALSE(s.ledger.transmit(*s.ledger.next_fresh(kCut)).eager);
-  // A chunk that went out under permission stays so, whenever it is retransmitted.
+  // A chunk that went out under credit stays so, whenever it is retransmitted.
   s.ledger.copy_gone({MessageNo(0), 0});
   EXPECT_FALSE(s.ledger.transmit({MessageNo(0), 0}).eager);
 }

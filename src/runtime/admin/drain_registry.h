@@ -15,7 +15,7 @@ namespace r2ccl {
 
 struct DrainedNic {
   std::string nic;
-  uint64_t ticket = 0;  // names its only request (protocol/drain.h); else 0
+  uint64_t ticket = 0;  // names its only request (protocol/admin/drain.h); else 0
   friend bool operator==(const DrainedNic&, const DrainedNic&) = default;
 };
 

@@ -21,7 +21,7 @@ struct DrainRequest {
   DrainVerb verb = DrainVerb::check;
   std::string nic;
   std::string host;     // the host's name
-  uint64_t ticket = 0;  // protocol/drain.h
+  uint64_t ticket = 0;  // protocol/admin/drain.h
   friend bool operator==(const DrainRequest&, const DrainRequest&) = default;
 };
 // Parses "drain VERB NIC HOST" with its end of line. VERB is check, start, undo, or with a ticket

@@ -78,7 +78,7 @@ class RankInfoReader {
 
  private:
   static Status bad(const std::string& what) {
-    return {Code::remote, "malformed rank card: " + what};
+    return {Code::remote, "malformed rank info: " + what};
   }
   void fail(const char* what) {
     if (wrong_ == nullptr) wrong_ = what;
@@ -158,7 +158,7 @@ Result<std::vector<std::byte>> encode(const RankInfo& info) {
 
 Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes) {
   if (bytes.size() > kRankInfoBytesMax) {
-    return Status(Code::remote, "malformed rank card: it is too long");
+    return Status(Code::remote, "malformed rank info: it is too long");
   }
   RankInfoReader in(bytes);
   const uint8_t version = in.raw().get<uint8_t>();

@@ -194,7 +194,7 @@ void RendezvousClient::wait_for_table(TimeNs now) {
   if (!status.ok()) return end_attempt(status, false, now);
   if (now >= attempt_deadline_) {
     fail({Code::timeout, "the rendezvous at " + to_string(endpoint()) +
-                             " took this rank's card and then said nothing within " +
+                             " accepted this rank's info and did not answer within " +
                              duration_text(options_.timeout_ns) +
                              ": is the process that made the "
                              "unique id, usually rank 0, stopped?"});

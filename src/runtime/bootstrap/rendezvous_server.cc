@@ -301,7 +301,7 @@ Status RendezvousServer::take_slot(PendingConnection& pending, Arrival arrival, 
     return info.status();
   }
   if (info.value().rank != pending.rank) {
-    return {Code::invalid_usage, "the card is another rank's than the handshake"};
+    return {Code::invalid_usage, "the rank info is another rank's than the handshake"};
   }
   if (!failure_.ok()) return failure_.with_context("the rendezvous is over");
   R2CCL_RETURN_IF_ERROR(check_count(pending.rank, info.value(), arrival.rank_count));

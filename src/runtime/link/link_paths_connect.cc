@@ -320,7 +320,7 @@ Result<AcceptDecision> LinkPaths::on_hello(const ConnectionIdentity& identity, I
   decision.last_used = path->state.incarnation();
   if (pending) decision.last_used = std::max(decision.last_used, pending->session.incarnation);
   if (identity.kind == ConnectionKind::data && path->spec.control_only) {
-    return Status(Code::remote, "a data connection on a lane-only path");
+    return Status(Code::remote, "a data connection on a path that has only a control stream");
   }
   if (identity.kind == ConnectionKind::join) {
     const bool lacks_control = pending && pending->session.incarnation == theirs;

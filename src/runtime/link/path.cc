@@ -212,7 +212,7 @@ void Path::send_control(ControlFrame& frame) {
   health.last_sent_at = owner_.now();
   ++control_frames_;
   const IoResult result = control_->send(frame);
-  if (result.kind != IoKind::progressed) break_on(result, "lane");
+  if (result.kind != IoKind::progressed) break_on(result, "control stream");
   control_registration_.want_write(!control_->can_send());
 }
 
@@ -255,7 +255,7 @@ void Path::refuse_data(const Status& why) {
 
 void Path::on_control_ready(const PollEvent& event) {
   if (event.writable) {
-    break_on(control_->flush(), "lane");
+    break_on(control_->flush(), "control stream");
     control_registration_.want_write(!control_->can_send());
     owner_.wake();
   }
@@ -267,7 +267,7 @@ void Path::on_control_ready(const PollEvent& event) {
     break_path(control_->corrupted() ? DownCause::corrupted : DownCause::protocol,
                received.status.message());
   } else {
-    break_on(received.end, "lane");
+    break_on(received.end, "control stream");
   }
 }
 

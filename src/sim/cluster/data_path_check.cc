@@ -266,7 +266,7 @@ void DataPathCheck::on_transmit(LinkEnd at, const Path& path, const DataHeader& 
 void DataPathCheck::check_permission(const Name& name, const Message& one,
                                      const DataHeader& header) {
   if (!header.eager) {
-    if (!one.posted) violated(name, "it is sent without permission, no receive being posted");
+    if (!one.posted) violated(name, "it is sent without credit, no receive being posted");
     return;
   }
   const Direction direction{name.from, name.to, name.channel};
@@ -274,8 +274,8 @@ void DataPathCheck::check_permission(const Name& name, const Message& one,
   sent += header.payload_bytes;
   const uint64_t returned = eager_returned_[direction];
   if (sent > limits::kEagerBytes + returned) {
-    violated(name, "it is sent without permission: " + std::to_string(sent) +
-                       " bytes eagerly, and " + std::to_string(returned) + " were given back");
+    violated(name, "it is sent without credit: " + std::to_string(sent) + " bytes eagerly, and " +
+                       std::to_string(returned) + " were given back");
   }
 }
 
