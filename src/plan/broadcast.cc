@@ -13,6 +13,7 @@
 #include <bit>
 #include <vector>
 
+#include "base/check.h"
 #include "plan/algorithms.h"
 #include "plan/host_rates.h"
 #include "plan/ring_order.h"
@@ -57,6 +58,8 @@ class Order {
       host_ = host;
       self_ = static_cast<uint32_t>(found - hosts_[host].begin());
     }
+    R2CCL_CHECK(first[0] == key.root);
+    R2CCL_CHECK(self_ < hosts_[host_].size() && hosts_[host_][self_] == self);
   }
 
   // Returns all ranks, host by host.
@@ -71,6 +74,7 @@ class Order {
   Level own_host() const { return {hosts_[host_], self_}; }
   // Returns the first ranks of all hosts, to which this rank must belong.
   Level among_hosts() const {
+    R2CCL_CHECK(is_first_of_host());
     Level first{{}, host_};
     for (const std::vector<Rank>& ranks : hosts_) first.ranks.push_back(ranks[0]);
     return first;
@@ -87,6 +91,7 @@ class Order {
 void pass_on(const Level& level, const Range& piece, Transfers& transfers) {
   const uint32_t self = level.self;
   const auto size = static_cast<uint32_t>(level.ranks.size());
+  R2CCL_CHECK(self < size);
   const uint32_t lowest = self == 0 ? std::bit_ceil(size) : self & (~self + 1);
   if (self > 0) transfers.receive(level.ranks[self - lowest], piece);
   // Children are self + d for the powers of two d below the lowest bit of self. The largest subtree

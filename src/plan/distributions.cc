@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "plan/algorithms.h"
 #include "plan/ring_order.h"
 
@@ -27,6 +28,7 @@ namespace r2ccl {
 namespace {
 
 Range piece_of(const Range& block, uint64_t piece, uint64_t segment) {
+  R2CCL_CHECK(segment > 0);
   const uint64_t skipped = std::min(piece * segment, block.count);
   return {block.begin + skipped, std::min(segment, block.count - skipped)};
 }
@@ -40,6 +42,7 @@ uint64_t largest_block(const PlanKey& key) {
 }
 
 Rank neighbour(Rank self, int32_t distance, const PlanKey& key) {
+  R2CCL_CHECK(distance > 0 && distance < key.rank_count);
   return Rank((self.value() + distance) % key.rank_count);
 }
 
@@ -49,6 +52,7 @@ Transfers ring_gather(const PlanKey& key, Rank self, const PlanLimits& limits) {
   const std::vector<Rank> order = ranks_in_ring_order(key);
   const size_t size = order.size();
   const auto at = static_cast<size_t>(std::ranges::find(order, self) - order.begin());
+  R2CCL_CHECK(at < size);
   const Rank next = order[(at + 1) % size];
   const Rank previous = order[(at + size - 1) % size];
   const uint64_t largest = largest_block(key);

@@ -42,6 +42,7 @@ std::vector<Event> events_of(const Forest& forest, uint64_t chunks) {
       events.push_back({begin + time, chunk, kind});
     };
     const TreeEnd& sums = forest.chunks[chunk % forest.chunks.size()].sums;
+    R2CCL_CHECK(sums.depth + (sums.children.empty() ? 0 : 1) <= sums.height);
     const uint64_t risen = sums.height - sums.depth;
     if (!sums.children.empty()) add((risen - 1) * way / sums.height, Kind::reduce);
     if (sums.depth > 0) add(risen * way / sums.height, Kind::rise);
@@ -158,6 +159,7 @@ class OwnInput final : public ChunkSource {
 
 // Returns how many parts of `most` there are; at least one.
 uint64_t parts_of(uint64_t whole, uint64_t most) {
+  R2CCL_CHECK(most > 0);
   return std::max<uint64_t>((whole + most - 1) / most, 1);
 }
 
@@ -197,6 +199,7 @@ ForestPlan::ForestPlan(const View& view, size_t members, uint32_t self, Algorith
 }
 
 Region ForestPlan::chunk_of(const Region& whole, uint64_t chunk) const {
+  R2CCL_CHECK(chunk < chunks());
   const uint64_t size = forest_.chunks.size();
   const Region part = part_of(whole, chunk / size, cycles_);
   const auto cut = [&](uint64_t end) { return scaled(part.count, end, ends_.back()); };

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "plan/algorithms.h"
 #include "plan/holdings.h"
 
@@ -34,6 +35,7 @@ class HierarchicalBlocks {
       return std::ranges::find(ranks, plan.rank()) != ranks.end();
     };
     host_ = static_cast<size_t>(std::ranges::find_if(hosts_, is_own) - hosts_.begin());
+    R2CCL_CHECK(host_ < hosts_.size());
   }
 
   void all_gather() {
@@ -107,6 +109,7 @@ class HierarchicalBlocks {
   // In this round of Bruck's algorithm a leader has the blocks of `distance` hosts from its own on,
   // and gets those of the next ones.
   size_t hosts_in_round(size_t distance) const {
+    R2CCL_CHECK(distance > 0 && distance < hosts_.size());
     return std::min(distance, hosts_.size() - distance);
   }
   void gather_round(size_t distance) {

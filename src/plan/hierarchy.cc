@@ -25,6 +25,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/check.h"
 #include "plan/algorithms.h"
 #include "plan/forest.h"
 #include "plan/ring.h"
@@ -78,6 +79,7 @@ class Hierarchy : private ChunkSource {
       host_ = host;
       self_ = static_cast<uint32_t>(found - hosts_[host].begin());
     }
+    R2CCL_CHECK(self_ < hosts_[host_].size() && hosts_[host_][self_] == plan_.rank());
   }
 
   const std::vector<Rank>& host() const { return hosts_[host_]; }
@@ -90,6 +92,7 @@ class Hierarchy : private ChunkSource {
 
   // Returns the AllReduce of a part of this rank's column, in the output, among its leaders.
   GroupReduction among_hosts(const Region& part) const {
+    R2CCL_CHECK(leads(self_));
     GroupReduction what;
     for (const std::vector<Rank>& ranks : hosts_) what.group.ranks.push_back(ranks[self_]);
     what.group.self = host_;
@@ -208,6 +211,7 @@ class Hierarchy : private ChunkSource {
 
   // Step k of the ring on host h sends block h - k, and reduces block h - k - 1.
   void reduce_by_ring(Ring* ring) {
+    R2CCL_CHECK((ring != nullptr) == leads(self_));
     const uint64_t hosts = hosts_.size();
     for (uint64_t k = 0; k + 1 < hosts; ++k) {
       for (uint64_t piece = 0; piece < pieces(); ++piece) {

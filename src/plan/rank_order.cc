@@ -54,6 +54,7 @@ class RankOrder {
       // The results have their place in the output, so the sums may all come first.
       lag_ = std::max(pieces_, open);
     }
+    R2CCL_CHECK(segment_ > 0 && stride_ > 0 && lag_ > 0);
   }
 
   void build() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "plan/analysis/checker_parts.h"
 
 namespace r2ccl::checker {
@@ -95,6 +96,7 @@ class TightRun {
 
   void complete(StepId id) {
     RankState& state = ranks_[id.rank];
+    R2CCL_CHECK(state.pending[id.index] == 0 && !state.complete[id.index]);
     state.complete[id.index] = true;
     schedule_.push_back(id);
     if (subject_.step(id).kind == StepKind::receive_reduce &&

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
 #include "plan/hosts/nic_loads.h"
 
 namespace r2ccl {
@@ -74,15 +75,18 @@ class Divider {
   }
 
   void add(size_t flow, size_t rail, int64_t parts) {
+    const int64_t left = parts_[flow * rails_ + rail] + parts;
+    R2CCL_CHECK(left >= 0 && left <= int64_t{RailDivision::kParts});
     const auto [from, to] = way(flow, rail);
     const int64_t share = static_cast<int64_t>(flows_[flow].share) * parts;
     send_.loads[from] += static_cast<uint64_t>(share * static_cast<int64_t>(time(send_, from)));
     receive_.loads[to] += static_cast<uint64_t>(share * static_cast<int64_t>(time(receive_, to)));
-    parts_[flow * rails_ + rail] += static_cast<uint16_t>(parts);
+    parts_[flow * rails_ + rail] = static_cast<uint16_t>(left);
   }
 
   // Returns the time of one unit.
   uint64_t time(const NicLoads& nics, size_t nic) const {
+    R2CCL_CHECK(nics.rates[nic] > 0);
     return (fastest_ << NicLoads::kTimeBits) / nics.rates[nic];
   }
 

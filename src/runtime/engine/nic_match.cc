@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/mutant.h"
 
@@ -128,6 +129,7 @@ PathSpec nic_path(const RankInfo& self, const RankInfo& peer, NicPair pair) {
   const NicInfo& their_info = peer.nics[theirs.value()];
   auto addresses = common_subnet(my_info, their_info);
   if (!addresses) addresses = common_family(my_info, their_info);
+  R2CCL_CHECK(addresses.has_value());  // match_nics() pairs no others
   PathSpec spec;
   spec.id = PathId(static_cast<uint16_t>(pair.lower.value() << 8 | pair.higher.value()));
   spec.local_nic = mine;
@@ -170,6 +172,7 @@ std::vector<NicPair> match_nics(const RankInfo& lower, const RankInfo& higher) {
 }
 
 std::vector<std::vector<uint16_t>> match_rails(std::span<const RankInfo* const> ranks) {
+  R2CCL_CHECK(!ranks.empty());
   const RankInfo& most =
       **std::ranges::max_element(ranks, {}, [](const RankInfo* rank) { return rank->nics.size(); });
   std::vector<std::vector<uint16_t>> rails;
@@ -187,6 +190,7 @@ std::vector<std::vector<uint16_t>> match_rails(std::span<const RankInfo* const> 
     for (uint16_t& rail : own) {
       if (rail != kNone) continue;
       rail = static_cast<uint16_t>(std::ranges::find(taken, false) - taken.begin());
+      R2CCL_CHECK(rail < taken.size());
       taken[rail] = true;
     }
   }

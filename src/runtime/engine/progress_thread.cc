@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
@@ -17,6 +18,7 @@ ProgressThread::~ProgressThread() {
 }
 
 void ProgressThread::start() {
+  R2CCL_CHECK(!running());
   const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
   thread_ = std::thread([this] { run(); });
   pthread_setname_np(thread_.native_handle(), "r2ccl");
@@ -70,6 +72,7 @@ void ProgressThread::rest(Lock& lock, TimeNs until) {
 
 // Drives until a caller waits, who then drives.
 void ProgressThread::drive_until_wanted(Lock& lock) {
+  R2CCL_CHECK(lock.owns_lock() && !driven_);
   hurry_ = false;
   nap_ = kNapMin;
   driven_ = thread_drives_ = true;
@@ -79,6 +82,7 @@ void ProgressThread::drive_until_wanted(Lock& lock) {
 }
 
 void ProgressThread::drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock) {
+  R2CCL_CHECK(lock.owns_lock() && !driven_);
   driven_ = true;
   look_for_waiters();  // what the caller waits for may hold since the last turn
   while (!stop_ && !waiter.held) {
@@ -101,6 +105,7 @@ void ProgressThread::give_way(Lock& lock) {
 
 // Work that is posted later, and a later wake-up, end the poller's wait.
 void ProgressThread::turn(TimeNs wait_max, Lock& lock) {
+  R2CCL_CHECK(lock.owns_lock() && driven_);
   const TimeNs wait = posted_ == nullptr && !std::exchange(woken_, false) ? wait_max : 0;
   lock.unlock();
   guarded([this, wait] { driver_.turn(wait); });
@@ -219,7 +224,10 @@ bool ProgressThread::wait_until(const std::function<bool()>& done, TimeNs timeou
 // Ends a wait.
 void ProgressThread::leave(const Waiter& waiter) {
   Waiter** at = &waiters_;
-  while (*at != &waiter) at = &(*at)->next;
+  while (*at != &waiter) {
+    R2CCL_CHECK(*at != nullptr);
+    at = &(*at)->next;
+  }
   *at = waiter.next;
   give_up_driving();
 }

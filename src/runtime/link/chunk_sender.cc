@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/mutant.h"
 
@@ -37,6 +38,7 @@ void ChunkSender::transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs 
   transmission.chunk = chunk;
   payload_bytes_ += header.payload_bytes;
   const std::span<const std::byte> payload = from.send.bytes(chunk);
+  R2CCL_CHECK(payload.size() == header.payload_bytes);
   if (settings_.witness != nullptr) settings_.witness->on_transmit(end_, on, header, payload);
   transmission.in_place = on.sends_in_place(payload.size()) && leaves_in_place(on);
   if (transmission.in_place) from.send.keep_source(chunk.message);
@@ -73,6 +75,7 @@ void ChunkSender::send_frame(Path& path, DataHeader header, std::span<const std:
                              Transmission transmission, TimeNs now) {
   NicQueue& queue = host_.queue(path.nic());
   const std::span<const std::byte> state = take_state_(path, now);
+  R2CCL_CHECK(state.size() <= UINT16_MAX);
   header.state_bytes = static_cast<uint16_t>(state.size());
   queue.on_sent(header.frame_bytes(), path.model.outstanding().empty(), now);
   const TimeNs began = host_.clock().now();
@@ -152,6 +155,7 @@ std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
     const PathScheduler::Choice choice =
         scheduler_.choose({bytes, channels_.fresh_bytes(), avoid, {}}, now);
     if (choice.path != nullptr) {
+      R2CCL_CHECK(choice.path != avoid);
       (next.hedge ? hedged_bytes_ : retransmitted_bytes_) += bytes;
       transmit(*choice.path, from, next.chunk, now);
       continue;
@@ -233,6 +237,7 @@ void ChunkSender::settle_stalled(TimeNs now) {
 void ChunkSender::on_delivered(const Path& path, const Transmission& transmission,
                                uint64_t counted) {
   if (transmission.probe) return;
+  R2CCL_CHECK(paths_[path.index] == &path);
   // Other copies are outstanding, or the chunk is acknowledged.
   if (!channels_.at(transmission.channel).send.copy_gone(transmission.chunk)) return;
   unlisted_.push_back({paths_[path.index], path.state.incarnation(), transmission.channel,

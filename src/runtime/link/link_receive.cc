@@ -142,6 +142,7 @@ void Link::apply_delivered(Path& path, const PathReport& report, const ControlFr
     return refuse(path, "has received data frames that were never sent");
   }
   const uint64_t left = path.model.bytes_outstanding();
+  R2CCL_CHECK(left <= outstanding);
   queue.on_delivered(outstanding - left, left, at);
   for (const Transmission& transmission : delivered_) {
     paths_.detector().on_evidence(transmission.sent_at);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace r2ccl {
 namespace {
 
@@ -29,7 +31,11 @@ class Cursor {
   }
 
   void drop(size_t bytes) {
-    while (bytes > 0) bytes -= next(bytes).size();
+    while (bytes > 0) {
+      const size_t dropped = next(bytes).size();
+      R2CCL_CHECK(dropped > 0);
+      bytes -= dropped;
+    }
   }
 
  private:
@@ -70,6 +76,7 @@ ShmRingWriter::Moved ShmRingWriter::write(std::span<const iovec> slices) {
     state_->head.store(head_, std::memory_order_release);
     unpublished = 0;
   }
+  R2CCL_CHECK(moved.bytes <= space);
   if (moved.bytes == 0) return moved;
   state_->head.store(head_, std::memory_order_release);
   moved.wake = wake();
@@ -113,6 +120,7 @@ ShmRingReader::Moved ShmRingReader::read(std::span<const iovec> slices, size_t m
     state_->tail.store(tail_, std::memory_order_release);
     unpublished = 0;
   }
+  R2CCL_CHECK(moved.bytes <= there);
   state_->tail.store(tail_, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // As in has_space(): the writer sleeps until half of the ring is free.

@@ -13,6 +13,8 @@
 #include <new>
 #include <utility>
 
+#include "base/check.h"
+
 namespace r2ccl {
 namespace {
 
@@ -104,10 +106,12 @@ int ShmSegment::map(int file) {
 // The file begins as zeros, which are the initial state of everything in it.
 template <typename State>
 State& ShmSegment::state(size_t offset) const {
+  R2CCL_CHECK(memory_ != nullptr && offset + sizeof(State) <= kStateBytes);
   return *std::launder(reinterpret_cast<State*>(memory_ + offset));
 }
 
 std::byte* ShmSegment::ring(size_t ring) const {
+  R2CCL_CHECK(memory_ != nullptr && ring < 2);
   return memory_ + kStateBytes + ring * kShmRingBytes;
 }
 
