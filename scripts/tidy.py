@@ -3,24 +3,24 @@
 finding, "file:line: rule: message", and exits 1 if there is any.
 
 Each rule is a function from a File (or the list of all files) to findings; RULES lists them.
+tidy_code.py has those about classes, comments, strings and the folders of CMake.
 tests/tidy_test.py shows that each one fires.
 """
 
 import ast
 import collections
-import dataclasses
 import fnmatch
 import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 import prose  # noqa: E402 (it lies beside this file)
-from cpp_source import cpp_functions, strip_cpp  # noqa: E402
+import tidy_code  # noqa: E402
+from cpp_source import cpp_functions, strip_cpp  # noqa: E402, F401
+from tidy_tree import TEST_FOLDERS, Finding, folders, includes, read_tree  # noqa: E402
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
@@ -28,14 +28,12 @@ FILE_LINES_MAX = 500
 PUBLIC_HEADER_LINES_MAX = 1000
 DOCUMENT_COLUMNS_MAX = 100
 HEADLESS_PERCENT_MAX = 2
-# The pure state machines check conditions that only a bug of ours can break: so often per 1,000
-# lines.
-CHECKS_PER_1000_LINES_MIN = 10
-CHECKED_FOLDER = "src/protocol/"
+# The layers check conditions that only a bug of ours can break: so often per 1,000 lines, the pure
+# state machines twice as often as the others.
+CHECKS_PER_1000_LINES_MIN = {"src/protocol/": 10, "src/plan/": 5, "src/transport/": 5,
+                             "src/runtime/": 5}
 CHECK_SITE = re.compile(r"\bR2CCL_CHECK\s*\(")
 
-# Folders of tests alone: they may include every folder, and no other folder may include them.
-TEST_FOLDERS = {"src/testing", "src/sim/tests"}
 # The public headers, "r2ccl/r2ccl.h": the folders that use the library as its users do.
 PUBLIC_HEADER_USERS = ("src/api", "tools", "tests")
 FOLDER_FILES_MAX = 40
@@ -59,61 +57,7 @@ UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
 MACHINE = re.compile(r"\.\./shared\b|(?<![\w.])/(?:work|home|root|Users)/\w")
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    path: str
-    line: int
-    rule: str
-    text: str
-
-    def __str__(self):
-        return f"{self.path}:{self.line}: {self.rule}: {self.text}"
-
-
-@dataclasses.dataclass
-class File:
-    path: str  # relative to the root, with slashes
-    text: str
-
-    def __post_init__(self):
-        self.is_cpp = self.path.endswith((".cc", ".h", ".c"))
-        self.code = strip_cpp(self.text) if self.is_cpp else self.text
-        self.folder = os.path.dirname(self.path)
-        parts = self.path.split("/")
-        self.layer = parts[1] if parts[0] == "src" and len(parts) > 2 else None
-        self.is_test = self.path.endswith(("_test.cc", "_test.h", "_test.py"))
-
-    def line_of(self, offset):
-        return self.text.count("\n", 0, offset) + 1
-
-    def matches(self, pattern, rule, text, source=None):
-        for match in pattern.finditer(self.code if source is None else source):
-            yield Finding(self.path, self.line_of(match.start()), rule, text.format(match.group(0)))
-
-
 # ---- Rules -------------------------------------------------------------------------------------
-
-def includes(file):
-    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', file.code,
-                             re.MULTILINE):
-        yield file.line_of(match.start()), match.group(1), match.group(2)
-
-
-FOLDER_CALL = re.compile(
-    r"^r2ccl_folder\(\s*(\S+?)(?:\s+WITH\s+\S+?)?(?:\s+DEPS\s+([^)]*))?\)", re.MULTILINE)
-
-
-def folders(files):
-    """Returns {folder: the folders it may include}, from the r2ccl_folder() calls of CMake."""
-    calls = [call for file in files if file.path in ("CMakeLists.txt", "tools/CMakeLists.txt")
-             for call in FOLDER_CALL.findall(re.sub(r"^\s+(?=r2ccl_folder)", "", file.text,
-                                                    flags=re.MULTILINE))]
-    direct = {folder: deps.split() for folder, deps in calls}
-
-    def below(folder):
-        return {folder}.union(*(below(dep) for dep in direct.get(folder, ())))
-    return {folder: below(folder) for folder in direct}
-
 
 def layering(files):
     """A folder includes only its own files and those of the folders that CMake lets it use."""
@@ -189,15 +133,16 @@ def file_size(file):
 
 
 def check_density(files):
-    """src/protocol checks its invariants: R2CCL_CHECK sites per non-blank line outside tests."""
-    checked = [file for file in files
-               if file.is_cpp and file.path.startswith(CHECKED_FOLDER) and not file.is_test]
-    lines = sum(bool(line.strip()) for file in checked for line in file.text.splitlines())
-    sites = sum(len(CHECK_SITE.findall(file.code)) for file in checked)
-    wanted = CHECKS_PER_1000_LINES_MIN * lines // 1000
-    if sites < wanted:
-        yield Finding(CHECKED_FOLDER, 1, "check-density",
-                      f"{sites} R2CCL_CHECK in {lines} lines (at least {wanted})")
+    """A layer checks its invariants: R2CCL_CHECK sites per non-blank line outside tests."""
+    for folder, least in CHECKS_PER_1000_LINES_MIN.items():
+        checked = [file for file in files
+                   if file.is_cpp and file.path.startswith(folder) and not file.is_test]
+        lines = sum(bool(line.strip()) for file in checked for line in file.text.splitlines())
+        sites = sum(len(CHECK_SITE.findall(file.code)) for file in checked)
+        wanted = least * lines // 1000
+        if sites < wanted:
+            yield Finding(folder, 1, "check-density",
+                          f"{sites} R2CCL_CHECK in {lines} lines (at least {wanted})")
 
 
 def header_guard(file):
@@ -370,38 +315,6 @@ RULES = (clock, function_size, file_size, header_guard, using_namespace, unfinis
          machine, suppressions, document_width, decision)
 
 
-# ---- The tree ----------------------------------------------------------------------------------
-
-TEXT_SUFFIXES = {".cc", ".h", ".c", ".py", ".sh", ".md", ".txt", ".cmake", ".in", ".json", ".supp",
-                 ".map", ".yml", ".toml"}
-TEXT_NAMES = {"Makefile", "run", ".clang-tidy", ".clang-format", ".gitignore"}
-
-
-def tree(root):
-    """Returns the files that git would commit; without git (a tarball), the files outside build
-    directories."""
-    git = subprocess.run(["git", "-c", f"safe.directory={root}", "ls-files", "-z", "--cached",
-                          "--others", "--exclude-standard"], cwd=root, capture_output=True,
-                         check=False) if shutil.which("git") else None
-    if git and git.returncode == 0:
-        return sorted(set(filter(None, git.stdout.decode().split("\0"))))
-    found = []
-    for directory, names, files in os.walk(root):
-        names[:] = [n for n in names if n not in {".git", ".cache", "__pycache__"} and
-                    not re.fullmatch(r"build(-.*)?", n)]
-        found += [str((pathlib.Path(directory) / name).relative_to(root)) for name in files]
-    return sorted(found)
-
-
-def read_tree(root):
-    files = []
-    for path in tree(root):
-        where = root / path
-        if (where.suffix in TEXT_SUFFIXES or where.name in TEXT_NAMES) and where.is_file():
-            files.append(File(path, where.read_text(encoding="utf-8")))
-    return files
-
-
 def check(root):
     files = read_tree(root)
     findings = [finding for file in files for rule in RULES for finding in rule(file)]
@@ -410,6 +323,7 @@ def check(root):
     findings += [finding for file in files for finding in named_tests(file, files)]
     findings += [finding for file in files for finding in reading_order(file, files)]
     findings += plain_english(files)
+    findings += tidy_code.check(files)
     return findings
 
 

@@ -57,14 +57,16 @@ class Rules(unittest.TestCase):
                               ("src/api/b.cc", '"sim/fabric/a.h"'),
                               ("tools/common/b.cc", '"protocol/wire/a.h"'),
                               ("src/runtime/link/b.cc", '"neighbour.h"')):
-            self.assertEqual(self.rules_of(path, include), {"layer"}, (path, include))
+            self.assertEqual(self.rules_of(path, include) - {"dependency"}, {"layer"},
+                             (path, include))
         for path, include in (("src/runtime/link/b.cc", '"protocol/wire/a.h"'),
                               ("src/runtime/link/b.cc", '"base/a.h"'),
                               ("src/runtime/link/b.cc", '"runtime/link/a.h"'),
                               ("src/api/b.cc", '"r2ccl/r2ccl.h"'),
                               ("src/api/b.cc", '"runtime/link/a.h"')):
-            self.assertEqual(self.rules_of(path, include), set(), (path, include))
-        self.assert_clean("src/protocol/wire/b.cc", '// #include "runtime/link/a.h"\n')
+            self.assertEqual(self.rules_of(path, include) - {"dependency"}, set(), (path, include))
+        self.assertNotIn("layer", self.rules_of("src/protocol/wire/b.cc",
+                                                '"base/a.h"\n// #include "runtime/link/a.h"'))
 
     def test_tests_may_use_the_test_support_and_the_simulator(self):
         self.assertEqual(self.rules_of("src/runtime/link/b_test.cc", '"sim/fabric/a.h"'), set())
@@ -132,14 +134,62 @@ class Rules(unittest.TestCase):
         self.assert_hit("file-size", "include/r2ccl/a.h", guard + "int a;\n" * 1000 + "#endif\n")
         self.assert_clean("src/base/a.cc", "int a;\n" * 500)
 
-    def test_the_protocol_checks_its_invariants(self):
+    def test_layers_check_their_invariants(self):
         path, line, check = "src/protocol/wire/a.cc", "int a;\n", "R2CCL_CHECK(a);\n"
         self.assert_hit("check-density", path, line * 399 + check * 3)
         self.assert_clean(path, line * 399 + check * 4)
         self.assert_hit("check-density", path, line * 400 + f"// {check}" * 9)
         self.assert_clean(path, "\n" * 500)
         self.assert_clean("src/protocol/wire/a_test.cc", line * 500)
-        self.assert_clean("src/runtime/link/a.cc", line * 500)
+        for path in ("src/runtime/link/a.cc", "src/plan/a.cc", "src/transport/tcp/a.cc"):
+            self.assert_hit("check-density", path, line * 399 + check)
+            self.assert_clean(path, line * 398 + check * 2)
+        self.assert_clean("src/sim/fabric/a.cc", line * 500)
+
+    def test_a_class_has_few_functions_and_fields(self):
+        def header(functions, fields):
+            return ("#pragma once\nclass A final : public B<C> {\n public:\n  A(int a) : a_(a), b_{} {}\n"
+                    "  bool operator==(const A&) const = default;\n  using D = int;\n"
+                    "  static constexpr int kMost = 3;\n  enum class E { a, b };\n"
+                    "  struct F {\n    int g() const;\n    int h = 0;\n  };\n" +
+                    "  std::map<int, int (*)(int)> f() const { return {}; }\n" * (functions - 2) +
+                    "  std::function<void(int)> a_{1};\n" * (fields - 1) + "  int b_ = f();\n};\n")
+        self.assert_clean("src/base/a.h", header(40, 20))
+        self.assert_hit("class-size", "src/base/a.h", header(41, 20))
+        self.assert_hit("class-size", "src/base/a.h", header(40, 21))
+        self.assert_clean("src/base/a_test.cc", header(41, 21))
+
+    def test_a_class_that_has_become_small_leaves_the_list(self):
+        large = "class Flow {\n" + "  int a;\n" * 21 + "};\n"
+        self.assert_clean("src/sim/fabric/flow.h", "#pragma once\n" + large)
+        self.assert_hit("class-size", "src/sim/fabric/flow.h", "#pragma once\n" + large[:50] + "};\n")
+
+    def test_the_files_that_comments_name_exist(self):
+        tree = {"src/base/door.h": "#pragma once\n"}
+        for text in ("// as door.h says\n", "// as base/door.h says\n", "// docs/NAME.md, <net/if.h>\n",
+                     'const char* a = "gone.h";\n'):
+            self.assertEqual(rules_hit({**tree, "src/base/a.cc": text}), set(), text)
+        for text in ("// as gate.h says\n", "// (runtime/door.h)\n", "/* see a/door.cc */\n"):
+            self.assertEqual(rules_hit({**tree, "src/base/a.cc": text}), {"comment-file"}, text)
+        self.assert_hit("comment-file", "scripts/a.py", '"""As gone.py does."""\n')
+        self.assert_hit("comment-file", "scripts/a.sh", "# as gone.sh does\n")
+        self.assert_clean("scripts/a.py", "a = 'gone.py'\n")
+
+    def test_users_read_the_words_of_the_glossary(self):
+        for text in ("the lane is down", "malformed rank card", "no permission", "Lanes"):
+            self.assert_hit("old-word", "tools/common/a.cc", f'const char* a = "{text}";\n')
+            self.assert_hit("old-word", "python/r2ccl/a.py", f'a = "{text}"\n')
+            self.assert_clean("src/base/a_test.cc", f'const char* a = "{text}";\n')
+        for text in ("lane_rtt_ms", "discard", "planes", "a control stream"):
+            self.assert_clean("tools/common/a.cc", f'const char* a = "{text}";  // lane\n')
+
+    def test_a_folder_uses_those_it_depends_on(self):
+        tree = {"CMakeLists.txt": "r2ccl_folder(src/base)\nr2ccl_folder(src/plan DEPS src/base)\n",
+                "src/base/a.h": "#pragma once\n"}
+        self.assertEqual(rules_hit({**tree, "src/plan/b.cc": '#include "base/a.h"\n'}), set())
+        self.assertEqual(rules_hit({**tree, "src/plan/b.cc": '// #include "base/a.h"\n'
+                                    '#include "plan/b.h"\n', "src/plan/b.h": "#pragma once\n"}),
+                         {"dependency"})
 
     def test_headers_have_pragma_once(self):
         self.assert_hit("header-guard", "src/base/a.h", "int a;\n")
