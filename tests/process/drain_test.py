@@ -19,7 +19,6 @@ from fault_test import FaultCase
 from network_lab import lab
 
 QUIET_BYTES = 100_000  # greetings and probes of reopened paths
-DURATION_S = 12  # the length of a job, which covers the whole test
 
 
 class DrainTest(FaultCase):
@@ -30,7 +29,7 @@ class DrainTest(FaultCase):
         machine."""
         files = tempfile.TemporaryDirectory()
         self.addCleanup(files.cleanup)
-        job = self.start(duration=DURATION_S, XDG_RUNTIME_DIR=files.name)
+        job = self.start(XDG_RUNTIME_DIR=files.name)
         sockets = glob.glob(os.path.join(files.name, "r2ccl-*", "*.sock"))
         self.assertEqual(len(sockets), 3)
         self.comm = os.path.basename(sockets[0]).split("-")[1]
@@ -134,7 +133,7 @@ class DrainTest(FaultCase):
         try:
             leaving = program.start("drain", "--comm", self.comm, "h2", "nic0",
                                     env=self.environment)
-            self.wait(job, lambda: self.status_nic("h2", "nic0")[0]["drained"], 5, "it is drained")
+            self.wait(job, lambda: self.status_nic("h2", "nic0")[0]["drained"], "it is drained")
             self.assertIsNone(leaving.poll())
             leaving.send_signal(signal.SIGINT)
             out, err = leaving.communicate(timeout=60)

@@ -19,9 +19,8 @@ import network_lab
 import program
 from network_lab import lab
 
-DURATION_S = 7  # a job's length; covers detection, repair and return
-SEEN_WITHIN_S = 4
-BACK_WITHIN_S = 15
+DURATION_S = 300  # of a job that the test does not end; a busy machine takes its time
+PATIENCE_S = 60  # for an event: an idle machine needs a second, and simulations hold the bounds
 CARRIES_BYTES = 500_000  # more than probes and greetings
 OPERATIONS_DURING_FAULT = 5
 
@@ -29,14 +28,15 @@ OPERATIONS_DURING_FAULT = 5
 class Job:
     """`r2ccl bench` on every host of the lab, watched through its events files."""
 
-    def __init__(self, directory, duration, environment, launcher):
+    def __init__(self, directory, environment, launcher):
         self.directory = directory
         self.json_file = os.path.join(directory, "result.json")
+        self.end_file = os.path.join(directory, "end")
         self.output = open(os.path.join(directory, "output"), "w+", encoding="utf-8")
         self.process = subprocess.Popen(
             [program.PATH, "lab", "all", "--name", network_lab.NAME, "--prefix",
              *launcher, program.PATH, "bench", "-b", "512K",
-             "--duration", str(duration), "--json", self.json_file,
+             "--duration", str(DURATION_S), "--until", self.end_file, "--json", self.json_file,
              "--events", os.path.join(directory, "events.%r")],
             env=dict(os.environ, R2CCL_SOCKET_IFNAME="nic", **environment),
             stdout=self.output, stderr=subprocess.STDOUT)
@@ -68,6 +68,11 @@ class Job:
         with open(self.output.name, encoding="utf-8") as output:
             return output.read()
 
+    def end(self):
+        """The ranks end as if their time were over."""
+        with open(self.end_file, "w", encoding="ascii"):
+            pass
+
     def stop(self):
         if self.process.poll() is None:
             self.process.terminate()
@@ -87,42 +92,43 @@ class FaultCase(unittest.TestCase):
     def setUp(self):
         lab("fix")
 
-    def start(self, duration=DURATION_S, **environment):
+    def start(self, **environment):
         files = tempfile.TemporaryDirectory()
         self.addCleanup(files.cleanup)
-        job = Job(files.name, duration, environment, self.launcher)
+        job = Job(files.name, environment, self.launcher)
         self.addCleanup(job.stop)
-        self.wait(job, lambda: job.operations() >= 3, 15, "operations run")
+        self.wait(job, lambda: job.operations() >= 3, "operations run")
         return job
 
-    def wait(self, job, holds, seconds, what):
-        deadline = time.monotonic() + seconds
+    def wait(self, job, holds, what):
+        deadline = time.monotonic() + PATIENCE_S
         while not holds():
             if job.process.poll() is not None:
                 self.fail(f"the job ended before {what}: {job.text()}")
             if time.monotonic() > deadline:
-                self.fail(f"not within {seconds} s: {what}; verdicts: {job.verdicts()}")
+                self.fail(f"not within {PATIENCE_S} s: {what}; verdicts: {job.verdicts()}")
             time.sleep(0.05)
 
     def expect_operations(self, job):
         before = job.operations()
         self.wait(job, lambda: job.operations() >= before + OPERATIONS_DURING_FAULT,
-                  SEEN_WITHIN_S, "operations go on")
+                  "operations go on")
 
     def expect_verdict(self, job, host, nic, kinds=None):
         def named():
             return any(v["host"] == host and v["nic"] == nic and not v["peer_host"]
                        and (kinds is None or v["kind"] in kinds) for v in job.verdicts())
-        self.wait(job, named, SEEN_WITHIN_S, f"a verdict on {host} {nic} of kind {kinds}")
+        self.wait(job, named, f"a verdict on {host} {nic} of kind {kinds}")
 
     def expect_carries(self, job, host, nic):
         before = job.bytes_of(host, nic)
-        self.wait(job, lambda: job.bytes_of(host, nic) > before + CARRIES_BYTES, BACK_WITHIN_S,
+        self.wait(job, lambda: job.bytes_of(host, nic) > before + CARRIES_BYTES,
                   f"{host} {nic} carries bytes again")
 
     def expect_right(self, job, faulty):
         """The job ends well, and its verdicts name only `faulty`."""
-        status = job.process.wait(60)
+        job.end()
+        status = job.process.wait(PATIENCE_S)
         self.assertEqual(status, 0, job.text())
         with open(job.json_file, encoding="utf-8") as text:
             result = json.load(text)
@@ -166,7 +172,7 @@ class OneNicTest(FaultCase):
         self.run_fault("h1", "nic0", "slow", "10%", verdict=False)
 
     def test_flapping_cable_is_taken_back_each_time_without_damping(self):
-        job = self.start(duration=11, R2CCL_DAMPING="0")
+        job = self.start(R2CCL_DAMPING="0")
         for _ in range(5):
             lab("fault", "h1", "nic0", "pull")
             time.sleep(0.5)
@@ -226,7 +232,7 @@ class SeveralNicsTest(FaultCase):
         self.expect_right(job, [("", "nic1")] + [(f"h{i}", "nic1") for i in range(3)])
 
     def test_a_host_cut_off_for_a_while_is_waited_for(self):
-        job = self.start(duration=10)
+        job = self.start()
         for nic in ("nic0", "nic1", "nic2", "mgmt"):
             lab("fault", "h1", nic, "hole")
         time.sleep(2)
@@ -240,7 +246,7 @@ class SeveralNicsTest(FaultCase):
         for fault in ("hole", "pull"):
             with self.subTest(fault=fault):
                 lab("fix")
-                job = self.start(duration=4)
+                job = self.start()
                 lab("fault", "mgmt", fault)
                 self.expect_operations(job)
                 for nic in ("nic0", "nic1", "nic2"):
@@ -257,7 +263,7 @@ class SeveralNicsTest(FaultCase):
                 for change in changes:
                     change.start()
                     self.addCleanup(change.join)
-                job = self.start(duration=4)
+                job = self.start()
                 self.expect_right(job, [])
 
 

@@ -19,6 +19,7 @@ import program
 from network_lab import NAME, lab
 
 PORT = 7777
+PATIENCE_S = 60  # for what a busy machine does late
 
 # Runs inside a host: answers every datagram on every network and records each one.
 ECHO_SERVER = """
@@ -48,7 +49,7 @@ for i in range(count):
         continue
     if count > 1:
         time.sleep(0.001)
-s.settimeout(0.3)
+s.settimeout(float(sys.argv[5]))
 try:
     while answers < count:
         s.recv(2048)
@@ -131,19 +132,20 @@ class LabCase(unittest.TestCase):
         return f"fd77:0:0:{subnet if nic == 'mgmt' else '%x' % nic}::{host + 1:x}" if self.ipv6 \
             else f"10.77.{subnet}.{host + 1}"
 
-    def ask(self, a, b, nic, count=1):
-        """Sends datagrams from host a to host b by one network. Returns (arrived, answered)."""
+    def ask(self, a, b, nic, count=1, patience=1):
+        """Sends datagrams from host a to host b by one network, and waits so many seconds for each
+        answer. Returns (arrived, answered)."""
         self.tokens += 1
         token = f"t{self.tokens}."
         device = "mgmt" if nic == "mgmt" else f"nic{nic}"
-        answered = int(python_in(f"h{a}", ASK, device, self.address(b, nic), token, count))
+        answered = int(python_in(f"h{a}", ASK, device, self.address(b, nic), token, count, patience))
         with open(self.log(b), encoding="ascii") as log:
             arrived = log.read().split().count(token)
         return arrived, answered
 
     def assert_connected(self, a, b, nic):
         # The kernel may take a second to notice a carrier that came back.
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + PATIENCE_S
         while self.ask(a, b, nic)[1] == 0:
             self.assertLess(time.monotonic(), deadline, f"h{a} does not reach h{b} by {nic}")
 
@@ -157,6 +159,12 @@ class LabCase(unittest.TestCase):
         self.assertEqual(receiver.communicate()[0].strip(), str(count))
         return seconds
 
+    def expect_transfer_within(self, bound, a, b, nic, count):
+        """A transfer takes no longer, once the machine lets it: one that is shaped never would."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (seconds := self.transfer_seconds(a, b, nic, count)) > bound:
+            self.assertLess(time.monotonic(), deadline, f"{seconds} s for {count} bytes")
+
     def link(self, host, device):
         return json.loads(lab("run", f"h{host}", "ip", "-j", "link", "show", device).stdout)[0]
 
@@ -168,14 +176,14 @@ class ConnectionTest(LabCase):
             self.assert_connected(1, 0, nic)
 
     def test_rails_do_not_reach_each_other(self):
-        answered = python_in("h0", ASK, "nic0", self.address(1, 1), "x", 1)
+        answered = python_in("h0", ASK, "nic0", self.address(1, 1), "x", 1, 1)
         self.assertEqual(answered, "0")
 
     def test_nics_are_shaped_in_both_directions(self):
         for a, b in ((0, 1), (1, 0)):
             seconds = self.transfer_seconds(a, b, 0, 5_000_000)
             self.assertGreater(seconds, 0.9 * (5_000_000 - 250_000) * 8 / 250e6)
-            self.assertLess(seconds, 2)
+            self.expect_transfer_within(2, a, b, 0, 5_000_000)
 
     def test_hosts_have_own_names_shared_memory_and_host_table(self):
         out = lab("run", "h1", "sh", "-c", "hostname; touch /dev/shm/mine; getent hosts h0").stdout
@@ -241,7 +249,7 @@ class FaultTest(LabCase):
             seconds = self.transfer_seconds(a, b, 0, 1_000_000)
             self.assertGreater(seconds, 0.9 * (1_000_000 - 130_000) * 8 / 25e6)
         lab("fix", "h1", "nic0")
-        self.assertLess(self.transfer_seconds(0, 1, 0, 1_000_000), 0.2)
+        self.expect_transfer_within(0.2, 0, 1, 0, 1_000_000)
 
     def test_lose_drops_the_named_share_both_ways(self):
         self.assert_connected(0, 1, 0)
@@ -252,7 +260,7 @@ class FaultTest(LabCase):
         self.assertTrue(140 < arrived < 260, arrived)
         self.assertTrue(50 < answered < 150, answered)
         lab("fix", "h1", "nic0")
-        self.assertEqual(self.ask(0, 1, 0, count=100), (100, 100))
+        self.assertEqual(self.ask(0, 1, 0, count=100, patience=10), (100, 100))
 
     def test_faults_add_up_and_one_fix_undoes_all(self):
         lab("fault", "h1", "nic0", "hole-tx")
@@ -261,7 +269,7 @@ class FaultTest(LabCase):
         lab("fault", "h1", "nic0", "pull")
         lab("fix", "h1", "nic0")
         self.assert_connected(0, 1, 0)
-        self.assertLess(self.transfer_seconds(0, 1, 0, 1_000_000), 0.2)
+        self.expect_transfer_within(0.2, 0, 1, 0, 1_000_000)
 
     def test_a_rail_fault_cuts_every_host_and_no_other_rail(self):
         for kind in ("down", "hole"):
@@ -285,7 +293,7 @@ class FaultTest(LabCase):
 
     def test_pause_is_a_hole_that_closes_by_itself(self):
         self.assert_connected(0, 1, 0)
-        pause = start("pause", "h1", "nic0", "1500")
+        pause = start("pause", "h1", "nic0", "4000")
         self.assertIn("hole", pause.stdout.readline())
         self.assert_cut(0, 1, 0)
         pause.communicate()

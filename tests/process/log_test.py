@@ -12,12 +12,11 @@ import unittest
 
 import program
 import r2ccl_api as api
-from local_job import LocalJobCase, telling
+from local_job import BUSY_S, LocalJobCase, telling
 
 CLONE_NEWNS = 0x20000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 LATE_S = 2
-BUSY_S = 20
 
 
 def reduce_once(lib, lines):

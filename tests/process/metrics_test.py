@@ -60,7 +60,7 @@ class MetricsTest(StatusCase):
             return prometheus_text.read(text.read())
 
     def wait_for_output(self, holds, what):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (os.path.exists(self.output()) and holds(self.read_output())):
             self.assertLess(time.monotonic(), deadline, what)
             time.sleep(0.05)

@@ -12,11 +12,10 @@ import time
 
 import program
 import r2ccl_api as api
-from local_job import LocalJobCase, rank_number, telling
+from local_job import BUSY_S, LocalJobCase, rank_number, telling
 
 COUNT = 262_144
 WARNED_AFTER_S = 10
-BUSY_S = 15  # more for the actions after a timer on a busy machine
 
 
 class WaitingCase(LocalJobCase):
@@ -52,6 +51,19 @@ class WaitingCase(LocalJobCase):
         return done.stdout
 
 
+def error_that_knows(request):
+    """Waits for a second, again and again until the error tells of the late rank what the test awaits:
+    a rank is asked, and answers when it gets a processor."""
+    for _ in range(BUSY_S):
+        try:
+            request.wait(1000)
+        except api.R2cclError as error:
+            told = error
+        if "waiting for rank 2" in told.text and told.text.endswith(os.environ["AWAITED"]):
+            break
+    return told
+
+
 def wait_in_all_reduce(lib, lines):
     """Runs two AllReduces, and a third that rank 2 begins when the test says so."""
     comm = api.Comm.from_environment(lib)
@@ -62,10 +74,9 @@ def wait_in_all_reduce(lib, lines):
     if rank_number() == 2:
         lines.hear()
     request = comm.all_reduce(data, data, COUNT, wait=False)
-    for bound_ms in (1000, 4000):
-        if rank_number() != 2:
-            with telling(lines, f"bound {bound_ms}"):
-                request.wait(bound_ms)
+    if rank_number() != 2:
+        told = error_that_knows(request)
+        lines.say(event="bound", code=told.code, text=told.text)
     lines.say(event="report", report=comm.report())
     request.wait()
     lines.say(event="done")
@@ -78,11 +89,9 @@ class LateRankTest(WaitingCase):
         waiting = {rank: process for rank, process in job.items() if rank != 2}
         words = (r"AllReduce 3 \(262144 float32, sum\): waiting for rank 2 "
                  rf"\(host [^ ]+, pid {job[2].pid}\)" + late)
-        for bound_ms in (1000, 4000):
-            for message in self.hear_all(waiting, f"bound {bound_ms}").values():
-                self.assertEqual(message["code"], api.TIMEOUT, message["text"])
-                if bound_ms == 4000 or "is at" in late:
-                    self.assertRegex(message["text"], f"not complete after {bound_ms} ms: {words}$")
+        for message in self.hear_all(waiting, "bound").values():
+            self.assertEqual(message["code"], api.TIMEOUT, message["text"])
+            self.assertRegex(message["text"], f"not complete after 1000 ms: {words}$")
         for message in self.hear_all(waiting, "report").values():
             flight = json.loads(message["report"])["in_flight"]
             self.assertEqual([call["call"] for call in flight],
@@ -108,16 +117,18 @@ class LateRankTest(WaitingCase):
         self.assertEqual(self.warnings(job[2]), [])
 
     def test_a_rank_that_comes_late_is_named_everywhere(self):
-        job = self.start_logged(3, wait_in_all_reduce)
+        late = ", which is at 2"
+        job = self.start_logged(3, wait_in_all_reduce, AWAITED=late)
         self.hear_all(job, "started")
-        self.check_texts(job, ", which is at 2")
+        self.check_texts(job, late)
         self.end(job)
 
     def test_a_stopped_rank_is_named_as_one_that_does_not_answer(self):
-        job = self.start_logged(3, wait_in_all_reduce)
+        late = ", which does not answer: it is stopped, very busy, or cut off"
+        job = self.start_logged(3, wait_in_all_reduce, AWAITED=late)
         self.hear_all(job, "started")
         job[2].kill(signal.SIGSTOP)
-        self.check_texts(job, ", which does not answer: it is stopped, very busy, or cut off")
+        self.check_texts(job, late)
         job[2].kill(signal.SIGCONT)
         self.end(job)
 

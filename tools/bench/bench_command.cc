@@ -238,6 +238,9 @@ void add_bench_command(CLI::App* app, Action* action) {
   sub->add_flag("--out-of-place", o->out_of_place_only, "only out of place");
   sub->add_option("--duration", o->duration_s, "run one size for so long, in place of -n")
       ->type_name("SECONDS");
+  sub->add_option("--until", o->until_file,
+                  "with --duration: end as soon as a file of this name exists")
+      ->type_name("FILE");
   add_output_options(sub, o.get());
   sub->footer(
       "Options and table are those of nccl-tests.\n"

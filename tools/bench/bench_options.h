@@ -43,8 +43,9 @@ struct BenchOptions {
   int root = 0;
   bool in_place_only = false;
   bool out_of_place_only = false;
-  double duration_s = 0;  // 0: `iterations` operations of each size
-  int local_ranks = 0;    // ranks to fork here; 0: the launcher started this rank
+  double duration_s = 0;   // 0: `iterations` operations of each size
+  std::string until_file;  // a run of some duration ends when this file exists
+  int local_ranks = 0;     // ranks to fork here; 0: the launcher started this rank
   std::string json_file, op_log_file, events_file;
   int events_ms = 100;
 

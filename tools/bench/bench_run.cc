@@ -1,5 +1,7 @@
 #include "tools/bench/bench_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -61,7 +63,9 @@ Status Bench::run_for_duration() {
     R2CCL_RETURN_IF_ERROR(run_batch(static_cast<int>(batch), true));
     TimeNs now = clock_.now();
     // Only agreed numbers decide, so that all ranks decide alike.
-    std::vector<int64_t> agreed = {now - begin, now - batch_begin};
+    const bool told_to_end =
+        !options_.until_file.empty() && access(options_.until_file.c_str(), F_OK) == 0;
+    std::vector<int64_t> agreed = {told_to_end ? duration : now - begin, now - batch_begin};
     R2CCL_RETURN_IF_ERROR(comm_->agree_on_max(&agreed));
     ready_ = clock_.now();
     if (agreed[0] >= duration) return Status::ok_status();

@@ -41,6 +41,8 @@ struct FuzzOptions {
   int jobs = 0;
   bool twice = false;
   bool until_found = false;
+  double seconds_max = 0;  // 0: no bound
+  uint64_t at_least = 1;   // the first of the seeds, which run whatever time they take
   std::string mutant = "none";
   std::string json_path;
 };
@@ -94,7 +96,14 @@ class Fuzz {
     if (!outcome.violation.empty()) failures_.push_back(outcome);
     if (!outcome.violation.empty() && failures_.size() <= kFailuresShown) show(outcome);
     show_progress();
-    return failures_.empty() || !options_.until_found;
+    if (outcome.seed - pool_.first < options_.at_least) ++first_done_;
+    return (failures_.empty() || !options_.until_found) && !is_late();
+  }
+
+  // Whether the time is over, and the seeds that must run have run.
+  bool is_late() const {
+    return options_.seconds_max > 0 && seconds() >= options_.seconds_max &&
+           first_done_ >= options_.at_least;
   }
 
   void show(const SeedOutcome& outcome) const {
@@ -152,6 +161,7 @@ class Fuzz {
   SteadyClock::time_point began_;
   double shown_at_ = 0;
   uint64_t seeds_ = 0;
+  uint64_t first_done_ = 0;  // of the seeds that must run
   uint64_t resent_ = 0;
   double simulated_s_ = 0;
   std::map<std::string, uint64_t> covered_;
@@ -240,6 +250,14 @@ void add_fuzz(CLI::App* sim, Action* action) {
       ->check(CLI::Range(1, 1024));
   command->add_flag("--twice", options->twice, "Run each seed twice: both must be the same run");
   command->add_flag("--until-found", options->until_found, "Stop at the first seed that fails");
+  command->add_option("--seconds", options->seconds_max, "Stop after this time (default: run all)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->type_name("S");
+  command
+      ->add_option("--at-least", options->at_least,
+                   "With --seconds: run this many of the first seeds, whatever time they take")
+      ->type_name("N")
+      ->capture_default_str();
   command
       ->add_option("--mutant", options->mutant,
                    "Break this rule (builds with mutants only); `r2ccl sim mutants` lists them")
