@@ -7,7 +7,7 @@ launcher := $(if $(shell command -v ccache 2>/dev/null),-DCMAKE_CXX_COMPILER_LAU
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := build
-.PHONY: build deps demo test check torch-test nightly fuzz unit mutants lint format install deb clean help
+.PHONY: build deps demo test check torch-test nightly slice fuzz unit mutants lint format install deb clean help
 
 build:  ## build the release programs: build/r2ccl and build/libr2ccl.so
 	@scripts/install-deps.sh --check
@@ -22,10 +22,10 @@ demo: deps  ## 4 hosts x 4 NICs: break the network under a running AllReduce
 	$(MAKE) build
 	build/r2ccl demo $(DEMO_ARGS)
 
-test: deps  ## the release build, its tests and 1,000 simulated seeds; ends with "N passed, N failed"
+test: deps  ## the release build and its tests; ends with "N passed, N failed"
 	@python3 -B scripts/run-tests.py -j $(JOBS) test
 
-check:  ## the tests that `make test` leaves out: sanitizers, seeds, fuzzers, lint; STEPS="asan tsan"
+check:  ## the tests that `make test` leaves out: sanitizers, seeds, lint; STEPS="asan tsan"
 	@scripts/install-deps.sh --lint
 	@python3 -B scripts/run-tests.py -j $(JOBS) $(or $(STEPS),check)
 
@@ -33,16 +33,20 @@ torch-test:  ## the torch backend, in build/torch-venv; R2CCL_ALLOW_SKIP=1 skips
 	@scripts/install-deps.sh --check
 	@python3 -B scripts/run-tests.py -j $(JOBS) torch
 
-nightly: deps  ## 111,550 simulated seeds, all conditions, a soak, all mutants, huge sizes: hours
+slice:  ## four minutes of the nightly steps: those that are due, or SLICE=name
+	@scripts/install-deps.sh --lint
+	@python3 -B scripts/nightly.py --write $(SLICE)
+
+nightly:  ## 111,550 simulated seeds, fuzzers, all conditions, a soak, all mutants, huge sizes: hours
+	@scripts/install-deps.sh --lint
 	@python3 -B scripts/run-tests.py -j $(JOBS) $(or $(STEPS),nightly)
 
 fuzz:  ## each fuzzer for 20 s, from its stored corpus
 	@scripts/install-deps.sh --lint
 	scripts/run-fuzzers.sh
 
-unit: build  ## the unit tests alone, release
-	cmake --build --preset release -j$(JOBS)
-	ctest --test-dir build -L unit -j$(JOBS) --output-on-failure
+unit: deps  ## the unit tests alone, release
+	@python3 -B scripts/run-tests.py -j $(JOBS) unit
 
 mutants: deps  ## break each rule in turn: the simulation must find it (1000 seeds each at most)
 	scripts/mutants.py -j $(JOBS)

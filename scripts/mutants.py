@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,8 @@ BY_TESTS = ("silent_close", "view_", "join_", "relay_tail", "relay_unbounded", "
 FIRST = {"tagged_unordered": 100_001, "tagged_no_credit": 100_001, "relay_never": 200_001,
          "relay_blamed": 200_001}
 TESTS = ("sim_test", "protocol_test", "runtime_test")
+# Release takes a third longer to compile, and a piece has four minutes for all.
+OPTIMIZATION = "-O1"
 TEST_S = 900
 # A table in a document stands between these marks.
 BEGIN = {kind: f"<!-- {kind}: written by scripts/mutants.py -->" for kind in ("mutants", "rules")}
@@ -40,17 +43,34 @@ HEAD = {"mutants": ["| mutant | what is broken | seeds until found | what is the
         "rules": ["| mutant | what is broken | a test that fails |", "|---|---|---|"]}
 
 
-def build(jobs):
+def build(jobs, targets):
+    launcher = (["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache", "-DCMAKE_C_COMPILER_LAUNCHER=ccache"]
+                if shutil.which("ccache") else [])
     subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-DCMAKE_BUILD_TYPE=Release",
-                    "-DR2CCL_MUTANTS=ON"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", BUILD, f"-j{jobs}", "--target", "r2ccl_command", *TESTS],
-                   check=True)
-    return BUILD / "r2ccl"
+                    f"-DCMAKE_CXX_FLAGS_RELEASE={OPTIMIZATION} -DNDEBUG", "-DR2CCL_MUTANTS=ON",
+                    *launcher], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--build", BUILD, f"-j{jobs}", "--target", *targets], check=True)
 
 
-def mutants(r2ccl):
-    listed = subprocess.run([r2ccl, "sim", "mutants"], check=True, text=True, capture_output=True)
-    return [line.split(None, 1) for line in listed.stdout.splitlines()]
+def mutants():
+    """Returns the names and meanings of src/base/mutant.h, "none" first."""
+    text = (ROOT / "src" / "base" / "mutant.h").read_text()
+    listed = re.findall(r'X\((\w+),\s*((?:"[^"]*"[\s\\]*)+)\)', text)
+    return [[name, "".join(re.findall(r'"([^"]*)"', words))] for name, words in listed]
+
+
+def by_tests(name):
+    return name.startswith((TUNING, *BY_TESTS))
+
+
+def piece_of(listed, text):
+    """Returns the mutants of piece "K/N". Pieces with odd numbers hold rules that tests look for, the
+    others rules that seeds break: each kind has a build of its own. Rules that need more than a
+    thousand seeds are in no piece."""
+    number, count = map(int, text.split("/"))
+    wanted = [each for each in listed if each[0] != "none" and each[0] not in SEEDS and
+              by_tests(each[0]) == (number % 2 == 1)]
+    return wanted[number // 2::max(count // 2, 1)]
 
 
 def fuzz(r2ccl, name, seeds, jobs):
@@ -114,19 +134,25 @@ def main():
     parser.add_argument("-j", "--jobs", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=1000, help="tried for each (default 1000; some need more)")
     parser.add_argument("--only", default="", metavar="PREFIX", help="break only the rules with such names")
+    parser.add_argument("--piece", metavar="K/N", help="break only the K-th of N parts of the rules")
     parser.add_argument("--write", type=pathlib.Path, nargs="+", default=[], metavar="FILE",
                         help="put the tables into these Markdown files, where the last ones stand")
     options = parser.parse_args()
-    if options.only and options.write:
+    if (options.only or options.piece) and options.write:
         parser.error("--write needs the results of all mutants")
-    r2ccl = build(options.jobs)
+    chosen = [["none", "nothing"], *mutants()[1:]]
+    if options.piece:
+        chosen = piece_of(chosen, options.piece)
+    chosen = [each for each in chosen if each[0].startswith(options.only)]
+    r2ccl = BUILD / "r2ccl"
+    tests = any(by_tests(name) for name, _ in chosen)
+    build(options.jobs, [*(TESTS if tests else ()),
+                         *(() if all(by_tests(name) for name, _ in chosen) else ["r2ccl_command"])])
     tables = {kind: [] for kind in HEAD}
     missed = []
-    for name, what in [["none", "nothing"], *mutants(r2ccl)]:
-        if not name.startswith(options.only):
-            continue
+    for name, what in chosen:
         began = time.monotonic()
-        if name.startswith((TUNING, *BY_TESTS)):
+        if by_tests(name):
             seen = failing_test(name)
             found, after = seen is not None, seen or "all tests"
             kind = "rules" if name.startswith(TUNING) else "mutants"

@@ -1,59 +1,44 @@
 #!/usr/bin/env python3
-"""Builds and runs tests: the suite `test`, `check` or `nightly`, or the steps that are named.
+"""Builds and runs tests: the suite `test`, `check`, `ci` or `nightly`, or the steps that are named.
 
 The output ends with a row for each step, each failed test with the command that runs it alone and
 the end of its output, and the tests that the suite leaves out. The last line is "N passed, N failed"
 (and ", N skipped" when any were), the sum over all steps; the exit code is 0 only when nothing
 failed. A build or a script that fails counts as one failed test, so that its absence can never read
-as success.
+as success. Each row has the seconds that the step took, and the processor seconds, which another
+program on the machine changes less; tests/step_seconds.json keeps these (docs/testing.md).
+
+`ci` runs steps beside each other: a process test waits most of its time, and a compiler never does.
 """
 
 import argparse
 import dataclasses
+import json
 import os
 import pathlib
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-import xml.etree.ElementTree
+
+from test_results import Tally, read_junit
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OUTPUT_LINES = 25  # of a failed test, repeated at the end
 SKIPPED = 77  # the exit code of a script that cannot run on this machine
-
-# Labels of tests that only run in release: `process` runs real programs in network namespaces with
-# time bounds that a sanitizer would stretch, `repo` looks at the tree and the installed files, and
-# `long` runs in `make check`, `nightly` in `make nightly`.
-RELEASE_ONLY = "process|repo|long|nightly"
-# These simulate long jobs to measure the cost of a fault, prove many plans or orders of messages, or
-# bound the roundings of many sums. Under a sanitizer they take minutes, and other tests run the same
-# code in seconds.
-# tests/run_tests_test.py holds each of these names to the tests that exist.
-LONG_JOBS = (r"ConditionsTest|Grey|FanIn|Shaped|BlameTrial|DrainFault|HostClock\.ClockSteps|"
-             r"ControlFrames\.ASilentNic|DrainOperators\.InACrowd|"
-             r"Trial\.(OfASeedWithPeople|OfASeedWithBlocks)|"
-             r"Cluster\.(ASlowNic|NoOperation|ANicThat|AHealedNic)|"
-             r"Forest\.|RankOrder\.IsProved|PlanChecker\.Proves|ExecutorOrder\.(Reductions|Vectors)|"
-             r"Executor\.AllReducesEvery|RateTrial|Training\.OnlyASmall|"
-             r"RendezvousTest\.KeepsTheSecret|LossTrial|MeasuredViews|"
-             r"Trial\.OfOneSeed|HalfSums\.|SharedEngine\.(SmallOperations|EqualWork)|"
-             r"WidePlans\.|Collectives\.AreProved|HierarchicalBlocks\.AreProved|PlanTime\.TheChosen|"
-             r"ViewAgreementWorld\.|LedgerWorld\.|Packing\.IsNear|PlanText\.EveryPlan|"
-             r"ExecutorHalfTest\.|ExecutorTypes\.|PeriodicValues\.|RequestSet\.HoldsAHundred|"
-             r"Relay\.TwoHosts|Heartbeat\.AnIdleJob")
-# The same where threads take part, for ThreadSanitizer.
-LONG_THREADED_JOBS = r"HalfSums\.AreWithin|RequestSet\.HoldsAHundred|PeriodicValues\."
+RECORD = ROOT / "tests" / "step_seconds.json"
+GROWTH = 1.5  # a step that needs this many times its share of the recorded seconds is named
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """A build and the ctest runs in it."""
+    """A build and the ctest run in it, or a build alone."""
     preset: str
     build_dir: str
-    target: str
-    ctest_runs: tuple  # each a tuple of ctest arguments
+    targets: tuple
+    ctest: tuple = None  # arguments
     fixed_addresses: bool = False
 
 
@@ -61,83 +46,93 @@ class Config:
 class Script:
     """Commands that pass or fail as a whole; each counts as one test."""
     commands: tuple
-    target: str = ""  # of the release build, which the commands need
+    targets: tuple = ()  # of the release build, which the commands need
 
 
 def command(line):
     return tuple(shlex.split(line))
 
 
+def script(*lines, targets=()):
+    return Script(tuple(map(command, lines)), targets)
+
+
+def release(*ctest, targets=("all",)):
+    return Config("release", "build", targets, ctest)
+
+
+COMMAND = ("r2ccl_command",)
 STEPS = {
-    "release": Config("release", "build", "all", (
-        ("-LE", "process|long|nightly"),
-        # After the others: some of these measure time.
-        ("-L", "process", "-LE", "long|nightly"))),
-    "long": Config("release", "build", "all", (("-L", "long"),)),
-    "rare": Config("release", "build", "all", (("-L", "nightly"),)),
-    "format": Script((command("scripts/lint.sh format"),)),
-    "lint": Script((command("scripts/lint.sh clang-tidy"),)),
-    "asan": Config("dev", "build-dev", "sanitizer_tests", (("-LE", RELEASE_ONLY, "-E", LONG_JOBS),)),
+    "release": release("-LE", "long|nightly"),
+    "build": Config("release", "build", ("r2ccl_command", "ci_tests")),
+    "release_ci": release("-LE", "long|nightly|sanitized", targets=("ci_tests",)),
+    "long": release("-L", "long"),
+    "rare": release("-L", "nightly", "-E", "^install"),
+    "packages": release("-R", "^install", targets=("r2ccl_command",)),
+    "fault": release("-R", "^process.fault$", targets=COMMAND),
+    "collective_fault": release("-R", r"^process\.(collective_fault|many_ranks)$",
+                                targets=("r2ccl_command", "collective_rounds")),
+    "strangers": release("-R", r"^process\.(collective_mismatch|hostile)$", targets=COMMAND),
+    "unit": release("-L", "unit"),
+    "format": script("scripts/lint.sh format"),
+    "lint": script("scripts/lint.sh clang-tidy"),
+    "asan": Config("dev", "build-dev", ("sanitized_tests",), ("-L", "sanitized")),
+    "asan_sim": Config("dev", "build-dev", ("sim_test",), ("-L", "unit", "-LE", "sanitized")),
     # gcc 12's TSan cannot map its shadow where the kernel randomises more bits than it knew of.
-    "tsan": Config("tsan", "build-tsan", "sanitizer_tests",
-                   (("-LE", RELEASE_ONLY, "-E", LONG_THREADED_JOBS),), fixed_addresses=True),
-    "fuzz": Script((command("scripts/run-fuzzers.sh"),)),
-    "instructions": Script((command("python3 -B bench/instruction_ratchet.py"),),
-                           target="simulated_transfer"),
-    "simgrid": Script((command("python3 -B tests/simgrid/compare.py build/r2ccl"),),
-                      target="r2ccl_command"),
-    "torch": Script((command("scripts/torch-test.sh"),
-                     command("scripts/torch-suite.sh --recorded")), target="r2ccl_command"),
-    "torch_suite": Script((command("scripts/torch-suite.sh"),), target="r2ccl"),
-    "seeds": Script((command("build/r2ccl sim fuzz --seeds 1001..100000"),
-                     command("build/r2ccl sim fuzz --seeds 101251..103500"),
-                     command("build/r2ccl sim fuzz --seeds 103701..112000"),
-                     command("build/r2ccl sim fuzz --seeds 200301..202300")),
-                    target="r2ccl_command"),
-    "conditions": Script((command("python3 -B bench/conditions.py --r2ccl build/r2ccl"),),
-                         target="r2ccl_command"),
-    "soak": Script((command("python3 -B bench/soak.py --r2ccl build/r2ccl"),),
-                   target="r2ccl_command"),
-    "mutants": Script((command("scripts/mutants.py"),)),
+    "tsan": Config("tsan", "build-tsan", ("sanitized_tests",), ("-L", "sanitized"),
+                   fixed_addresses=True),
+    "fuzz": script("scripts/run-fuzzers.sh"),
+    "instructions": script("python3 -B bench/instruction_ratchet.py",
+                           targets=("simulated_transfer",)),
+    "simgrid": script("python3 -B tests/simgrid/compare.py build/r2ccl", targets=COMMAND),
+    "torch": script("scripts/torch-test.sh", targets=("r2ccl",)),
+    "torch_recorded": script("scripts/torch-suite.sh --recorded", targets=("r2ccl",)),
+    "torch_suite": script("scripts/torch-suite.sh", targets=("r2ccl",)),
+    "seeds": script("build/r2ccl sim fuzz --seeds 1001..100000",
+                    "build/r2ccl sim fuzz --seeds 101251..103500",
+                    "build/r2ccl sim fuzz --seeds 103701..112000",
+                    "build/r2ccl sim fuzz --seeds 200301..202300", targets=COMMAND),
+    "conditions": script("python3 -B bench/conditions.py --r2ccl build/r2ccl", targets=COMMAND),
+    "soak": script("python3 -B bench/soak.py --r2ccl build/r2ccl", targets=COMMAND),
+    "mutants": script("scripts/mutants.py"),
+    # `make slice`: 4 minutes of the above (scripts/nightly.py).
+    "slice": script("python3 -B scripts/nightly.py --write"),
 }
 
+# A tuple within a suite holds lists of steps that run beside each other.
 SUITES = {
     "test": ("release",),
-    "check": ("long", "format", "lint", "instructions", "simgrid", "torch", "asan", "tsan",
-              "fuzz"),
-    "nightly": ("rare", "seeds", "conditions", "soak", "torch_suite", "mutants"),
+    "check": ("long", "format", "lint", "instructions", "torch", "asan", "asan_sim", "tsan"),
+    "ci": ("build", (("release_ci", "torch", "format"), ("asan", "tsan")), "slice"),
+    "nightly": ("rare", "packages", "fuzz", "simgrid", "seeds", "conditions", "soak", "torch_suite",
+                "mutants"),
 }
 
 LEFT_OUT = {
-    "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, 1,750 more "
-            "simulated seeds, the fuzzers,\nclang-format, clang-tidy, the count of instructions, "
-            "SimGrid's times of plans, the\ninstalled files, the long process tests, the torch backend. `make check` runs these.",
-    "check": "Left out: 111,550 simulated seeds, all conditions, the soak, all mutants, torch's own "
-             "tests on Gloo,\nsizes beyond 32 bits, most places of a failed allocation. "
-             "`make nightly` runs these.",
+    "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, most simulated "
+            "seeds, clang-format,\nclang-tidy, the count of instructions, the long process tests, the "
+            "torch backend. `make check` runs these.",
+    "check": "Left out: the fuzzers, SimGrid's times of plans, the installed files, 111,550 simulated "
+             "seeds, all conditions,\nthe soak, all mutants, torch's own tests, sizes beyond 32 bits, "
+             "most places of a failed allocation.\n`make nightly` runs these.",
+    "ci": "Left out, but for a slice: the nightly steps. docs/testing.md says when each ran.",
 }
 
 
-@dataclasses.dataclass
-class Tally:
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    names: list = dataclasses.field(default_factory=list)  # of failures: "test: command"
+class Output:
+    """Where a thread's steps write: standard output, or a file that is shown when the thread ends."""
 
-    def fail(self, name):
-        self.failed += 1
-        self.names.append(name)
+    def __init__(self):
+        self.own = threading.local()
 
-    def add(self, other):
-        self.passed += other.passed
-        self.failed += other.failed
-        self.skipped += other.skipped
-        self.names += other.names
+    def file(self):
+        return getattr(self.own, "file", None)
 
-    def __str__(self):
-        line = f"{self.passed} passed, {self.failed} failed"
-        return line + (f", {self.skipped} skipped" if self.skipped else "")
+    def print(self, text):
+        print(text, file=self.file() or sys.stdout, flush=True)
+
+
+OUTPUT = Output()
 
 
 def test_environment():
@@ -159,55 +154,37 @@ def without_randomised_addresses():
 
 
 def run(command_line, env):
-    print("+", shlex.join(command_line), flush=True)
-    return subprocess.run(command_line, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
-                          check=False).returncode
+    """Returns the exit code, and counts the processor seconds of the command and its children."""
+    OUTPUT.print("+ " + shlex.join(command_line))
+    with subprocess.Popen(command_line, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+                          stdout=OUTPUT.file(),
+                          stderr=subprocess.STDOUT if OUTPUT.file() else None) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    OUTPUT.own.processor_s = (getattr(OUTPUT.own, "processor_s", 0) + usage.ru_utime +
+                              usage.ru_stime)
+    return process.returncode
 
 
-def build(preset, target, prefix, jobs, env):
+def build(preset, targets, prefix, jobs, env):
     configure = ["cmake", "--preset", preset]
     if shutil.which("ccache"):
         configure.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
         configure.append("-DCMAKE_C_COMPILER_LAUNCHER=ccache")
-    compile_all = prefix + ["cmake", "--build", "--preset", preset, "--target", target, f"-j{jobs}"]
+    compile_all = [*prefix, "cmake", "--build", "--preset", preset, f"-j{jobs}", "--target",
+                   *targets]
     return run(configure, env) == 0 and run(compile_all, env) == 0
 
 
-def alone(config, prefix, name):
-    """Returns the command that runs one test by itself."""
-    escaped = "".join("\\" + char if char in ".+*?[](){}^$|\\" else char for char in name)
-    return shlex.join([*prefix, "ctest", "--test-dir", config.build_dir, "-R", f"^{escaped}$",
-                       "--output-on-failure"])
-
-
-def end_of_output(case):
-    """Returns the last lines that a test printed, indented below its name."""
-    lines = (case.findtext("system-out") or "").rstrip().splitlines()
-    return "".join(f"\n               | {line[:200]}" for line in lines[-OUTPUT_LINES:])
-
-
-def read_junit(path, config, prefix=()):
-    tally = Tally()
-    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
-        skip = case.find("skipped")
-        # ctest calls a test skipped, too, whose program was not built.
-        if skip is not None and skip.get("message", "").startswith("SKIP_"):
-            tally.skipped += 1
-        elif case.get("status") == "run":
-            tally.passed += 1
-        else:
-            tally.fail(f"{case.get('name')}: {alone(config, prefix, case.get('name'))}"
-                       f"{end_of_output(case)}")
-    return tally
-
-
-def run_ctest(config, arguments, prefix, jobs, env):
+def run_ctest(config, prefix, jobs, env):
     """Runs ctest once. A crash, and a run that finds no test, count as a failure."""
-    junit = ROOT / config.build_dir / "junit.xml"
-    junit.unlink(missing_ok=True)
-    ctest = [*prefix, "ctest", "--test-dir", config.build_dir, f"-j{jobs}", *arguments]
+    folder = ROOT / config.build_dir
+    junit = folder / "junit.xml"
+    for old in (junit, *(folder / "gtest").glob("*.xml")):
+        old.unlink(missing_ok=True)
+    ctest = [*prefix, "ctest", "--test-dir", config.build_dir, f"-j{jobs}", *config.ctest]
     code = run([*ctest, "--output-junit", str(junit)], env)
-    tally = read_junit(junit, config, prefix) if junit.exists() else Tally()
+    tally = read_junit(junit, config.build_dir, prefix) if junit.exists() else Tally()
     if tally.failed == 0 and (code != 0 or tally.passed + tally.skipped == 0):
         tally.fail(f"ctest ended with {code} and no failed test: {shlex.join(ctest)}")
     return tally
@@ -217,21 +194,18 @@ def run_config(name, jobs):
     config = STEPS[name]
     env = test_environment()
     prefix = without_randomised_addresses() if config.fixed_addresses else []
-    if not build(config.preset, config.target, prefix, jobs, env):
+    if not build(config.preset, config.targets, prefix, jobs, env):
         return Tally(failed=1, names=[f"the build: make check STEPS={name}"])
-    tally = Tally()
-    for arguments in config.ctest_runs:
-        tally.add(run_ctest(config, arguments, prefix, jobs, env))
-    return tally
+    return run_ctest(config, prefix, jobs, env) if config.ctest else Tally()
 
 
 def run_script(name, jobs):
-    script = STEPS[name]
+    step = STEPS[name]
     env = test_environment()
-    if script.target and not build("release", script.target, [], jobs, env):
+    if step.targets and not build("release", step.targets, [], jobs, env):
         return Tally(failed=1, names=[f"the build: make check STEPS={name}"])
     tally = Tally()
-    for command_line in script.commands:
+    for command_line in step.commands:
         program = command_line[0]
         if program.startswith("scripts/") and not (ROOT / program).exists():
             tally.fail(f"{name}: {program} does not exist")
@@ -247,23 +221,79 @@ def run_script(name, jobs):
 
 
 def run_step(name, jobs):
-    print(f"\n=== {name}", flush=True)
+    OUTPUT.print(f"\n=== {name}")
     return (run_config if isinstance(STEPS[name], Config) else run_script)(name, jobs)
 
 
-def run_steps(names, jobs):
-    """Returns the sum, and the rows that the output ends with."""
-    total = Tally()
-    rows = []
-    for number, name in enumerate(names, 1):
-        started = time.monotonic()
-        tally = run_step(name, jobs)
-        row = f"{name:12} {tally} ({time.monotonic() - started:.0f} s)"
-        print(f"=== step {number} of {len(names)}: {row}", flush=True)
-        rows.append(row)
-        rows += [f"             failed: {failure}" for failure in tally.names]
-        total.add(tally)
-    return total, rows
+@dataclasses.dataclass
+class Done:
+    """A step that has ended."""
+    name: str
+    tally: Tally
+    seconds: float
+    processor_s: float
+
+    def rows(self):
+        row = f"{self.name:12} {self.tally} ({self.seconds:.0f} s, {self.processor_s:.0f} s of processors)"
+        return [row, *(f"             failed: {failure}" for failure in self.tally.names)]
+
+
+def run_one(name, jobs):
+    started, OUTPUT.own.processor_s = time.monotonic(), 0
+    tally = run_step(name, jobs)
+    done = Done(name, tally, time.monotonic() - started, OUTPUT.own.processor_s)
+    OUTPUT.print(f"=== step {done.rows()[0]}")
+    return done
+
+
+def run_beside(lists, jobs):
+    """Runs each list of steps in a thread; the output of one stays together."""
+    done = [[] for _ in lists]
+
+    def work(number):
+        for name in lists[number]:
+            with tempfile.TemporaryFile("w+", errors="replace") as file:
+                OUTPUT.own.file = file
+                try:
+                    done[number].append(run_one(name, jobs))
+                except Exception as error:  # an absent step must not read as success
+                    done[number].append(Done(name, Tally(failed=1, names=[f"{name}: {error!r}"]), 0, 0))
+                file.seek(0)
+                with printing:
+                    shutil.copyfileobj(file, sys.stdout)
+                    sys.stdout.flush()
+
+    printing = threading.Lock()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(lists))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [each for steps in done for each in steps]
+
+
+def run_steps(steps, jobs):
+    """Returns the steps that have ended. One of `steps` is a name, or a tuple of lists of names."""
+    done = []
+    for step in steps:
+        done += [run_one(step, jobs)] if isinstance(step, str) else run_beside(step, jobs)
+    return done
+
+
+def growth(done, record):
+    """Returns a line for each step that took far more of the processor seconds of all these steps
+    than recorded. A share, because another machine's seconds are others; no test fails by it."""
+    both = [each for each in done if record.get(each.name) and each.processor_s]
+    now, then = sum(each.processor_s for each in both), sum(record[each.name] for each in both)
+    return [f"Grown: {each.name} took {each.processor_s:.0f} of {now:.0f} s of processors; recorded "
+            f"are {record[each.name]} of {then} (tests/step_seconds.json)"
+            for each in both if each.processor_s * then > GROWTH * record[each.name] * now]
+
+
+def write_record(done):
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    record |= {each.name: round(each.processor_s) for each in done}
+    RECORD.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
 def main(arguments=None):
@@ -271,14 +301,22 @@ def main(arguments=None):
     parser.add_argument("names", nargs="*", metavar="SUITE|STEP", default=["test"],
                         help=f"of the suites {', '.join(SUITES)} and the steps {', '.join(STEPS)}")
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--record", action="store_true", help=f"write the steps' processor seconds into {RECORD.relative_to(ROOT)}")
     args = parser.parse_args(arguments)
     unknown = set(args.names) - set(STEPS) - set(SUITES)
     if unknown:
         parser.error(f"no such suite or step: {', '.join(sorted(unknown))}")
 
-    total, rows = run_steps([step for name in args.names for step in SUITES.get(name, (name,))],
-                            args.jobs)
-    print("\n" + "\n".join(rows))
+    done = run_steps([step for name in args.names for step in SUITES.get(name, (name,))], args.jobs)
+    total = Tally()
+    print()
+    for each in done:
+        total.add(each.tally)
+        print("\n".join(each.rows()))
+    for line in growth(done, json.loads(RECORD.read_text()) if RECORD.exists() else {}):
+        print(line)
+    if args.record:
+        write_record(done)
     for name in args.names:
         if name in LEFT_OUT:
             print(LEFT_OUT[name])

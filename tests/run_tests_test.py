@@ -2,21 +2,27 @@
 """Tests of the counts of scripts/run-tests.py: a wrong sum there would hide every other failure."""
 
 import contextlib
+import fnmatch
 import importlib.util
 import io
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "scripts" / "run-tests.py"
+sys.path.insert(0, str(ROOT / "scripts"))
 spec = importlib.util.spec_from_file_location("run_tests", SCRIPT)
 run_tests = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(run_tests)
-Tally = run_tests.Tally
+import nightly  # noqa: E402
+import test_results  # noqa: E402
+
+Tally = test_results.Tally
 
 JUNIT = """<testsuite>
   <testcase name="a" status="run"/>
@@ -29,8 +35,25 @@ RUN_ALONE = ("C.d/0: ctest --test-dir x -R '^C\\.d/0$' --output-on-failure",
              "f: ctest --test-dir x -R '^f$' --output-on-failure")
 
 
+SHARDS = """<testsuite>
+  <testcase name="x_test.1" status="run"/>
+  <testcase name="x_test.2" status="fail"><system-out>{}</system-out></testcase>
+</testsuite>"""
+CASES = """<testsuites><testsuite name="A">
+  <testcase name="B" status="run" result="completed" classname="A"/>
+  <testcase name="C/1" status="run" result="completed" classname="A">
+    <failure message="no">it is 3</failure></testcase>
+  <testcase name="D" status="run" result="skipped" classname="A"><skipped/></testcase>
+  <testcase name="E" status="notrun" result="suppressed" classname="A"/>
+</testsuite></testsuites>"""
+
+
 def config(directory="x"):
-    return run_tests.Config("x", directory, "all", ())
+    return run_tests.Config("x", directory, ("all",), ("-L", "unit"))
+
+
+def flat(steps):
+    return [name for step in steps for name in ([step] if isinstance(step, str) else flat(step))]
 
 
 def script_step(*command_line, **options):
@@ -56,7 +79,7 @@ class Counting(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".xml") as junit:
             junit.write(JUNIT)
             junit.flush()
-            self.assertEqual(run_tests.read_junit(junit.name, config()),
+            self.assertEqual(test_results.read_junit(junit.name, "x"),
                              Tally(2, 2, 1, list(RUN_ALONE)))
 
     def test_a_failure_repeats_the_end_of_its_output(self):
@@ -65,10 +88,44 @@ class Counting(unittest.TestCase):
             junit.write(f'<testsuite><testcase name="a" status="fail"><system-out>{text}\n'
                         "</system-out></testcase></testsuite>")
             junit.flush()
-            name, *lines = run_tests.read_junit(junit.name, config()).names[0].splitlines()
+            name, *lines = test_results.read_junit(junit.name, "x").names[0].splitlines()
         self.assertIn("-R '^a$'", name)
         self.assertEqual([line.strip() for line in lines],
                          [f"| line {number}" for number in range(75, 100)])
+
+    def shards(self, output, **cases):
+        """Returns the tally of two shards, of which the second failed; `cases` are their files."""
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory)
+            (folder / "gtest").mkdir()
+            for name, text in cases.items():
+                (folder / "gtest" / f"{name.replace('__', '.')}.xml").write_text(text)
+            (folder / "junit.xml").write_text(SHARDS.format(output))
+            return test_results.read_junit(folder / "junit.xml", "x")
+
+    def test_each_case_of_a_shard_counts_and_a_failed_one_has_its_command(self):
+        tally = self.shards("", x_test__1=CASES.replace("<failure message=\"no\">it is 3</failure>", ""),
+                            x_test__2=CASES)
+        self.assertEqual((tally.passed, tally.failed, tally.skipped), (3, 1, 2))
+        self.assertIn("A.C/1: x/x_test --gtest_filter=A.C/1", tally.names[0])
+        self.assertIn("it is 3", tally.names[0])
+
+    def test_a_shard_that_passes_and_wrote_no_cases_is_a_failed_test(self):
+        self.assertEqual(self.shards("", x_test__2=CASES).failed, 2)
+
+    def test_a_shard_that_ends_in_the_middle_names_its_last_case(self):
+        output = "[ RUN      ] A.B\n[       OK ] A.B (1 ms)\n[ RUN      ] A.C/1\nr2ccl: bug"
+        tally = self.shards(output, x_test__1=CASES)
+        self.assertEqual((tally.passed, tally.failed), (2, 2))
+        self.assertIn("A.C/1 ended its process", tally.names[1])
+        self.assertIn("--gtest_filter=A.C/1", tally.names[1])
+        self.assertIn("r2ccl: bug", tally.names[1])
+
+    def test_a_shard_that_fails_after_its_cases_is_a_failed_test(self):
+        right = CASES.replace("<failure message=\"no\">it is 3</failure>", "")
+        tally = self.shards("a leak", x_test__1=right, x_test__2=right)
+        self.assertEqual((tally.passed, tally.failed), (4, 1))
+        self.assertIn("a leak", tally.names[0])
 
     def test_the_line_names_skipped_tests_only_when_there_are_any(self):
         self.assertEqual(str(Tally(3, 0, 0)), "3 passed, 0 failed")
@@ -82,12 +139,12 @@ class Counting(unittest.TestCase):
     def test_a_ctest_that_leaves_no_result_is_a_failed_test(self):
         with mock.patch.object(run_tests, "run", return_value=8), \
                 tempfile.TemporaryDirectory() as directory:
-            self.assertEqual(run_tests.run_ctest(config(directory), (), [], 1, {}).failed, 1)
+            self.assertEqual(run_tests.run_ctest(config(directory), [], 1, {}).failed, 1)
 
     def test_a_ctest_that_finds_no_test_is_a_failed_test(self):
         with mock.patch.object(run_tests, "run", return_value=0), \
                 tempfile.TemporaryDirectory() as directory:
-            self.assertEqual(run_tests.run_ctest(config(directory), (), [], 1, {}).failed, 1)
+            self.assertEqual(run_tests.run_ctest(config(directory), [], 1, {}).failed, 1)
 
     def test_a_script_is_one_test_and_77_skips_it(self):
         with script_step("true"):
@@ -107,12 +164,11 @@ class Counting(unittest.TestCase):
 class Output(unittest.TestCase):
     def test_the_last_line_is_the_sum(self):
         steps = len(run_tests.SUITES["check"])
-        results = [Tally(passed=1)] * (steps - 1) + [Tally(2, 1, 3, ["d: run it"])]
+        results = [Tally(passed=1) for _ in range(steps - 1)] + [Tally(2, 1, 3, ["d: run it"])]
         code, out = output_of(results, "check")
         self.assertEqual(out.splitlines()[-1], f"{steps + 1} passed, 1 failed, 3 skipped")
         self.assertEqual(code, 1)
         self.assertIn("failed: d: run it", out)
-        self.assertIn(f"step {steps} of {steps}", out)
 
     def test_a_run_that_passes_exits_with_0_and_says_what_it_leaves_out(self):
         code, out = output_of([Tally(passed=4)])
@@ -137,47 +193,108 @@ class Suites(unittest.TestCase):
                             for path in (ROOT / folder).rglob("*_test.cc"))
         known = re.findall(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", sources)
         names = [".".join(name) for name in known]
-        for pattern in re.sub(r"(\w+\\\.)\((.*?)\)", lambda m: "|".join(
-                m.group(1) + part for part in m.group(2).split("|")),
-                run_tests.LONG_JOBS + "|" + run_tests.LONG_THREADED_JOBS).split("|"):
-            self.assertTrue(any(re.search(pattern, name) for name in names), pattern)
+        lines = (ROOT / "tests" / "long_jobs.txt").read_text().splitlines()
+        for line in lines:
+            if not line.startswith("#"):
+                pattern = line.split()[0]
+                self.assertTrue(any(fnmatch.fnmatchcase(name, pattern) for name in names), pattern)
 
-    def test_each_step_is_in_one_suite(self):
-        steps = [step for suite in run_tests.SUITES.values() for step in suite]
-        self.assertEqual(sorted(steps), sorted(run_tests.STEPS))
+    def test_each_step_is_in_a_suite(self):
+        steps = {step for suite in run_tests.SUITES.values() for step in flat(suite)}
+        steps |= {word for number in (0, 1) for commands in nightly.slices(number).values()
+                  for line in commands for word in line.split()}
+        self.assertEqual(set(run_tests.STEPS) - steps, set())
+
+    def test_each_nightly_step_has_a_slice(self):
+        commands = " ".join(line for lines in nightly.slices(0).values() for line in lines)
+        words = set(commands.replace("/", " ").replace(".", " ").split()) | {"seeds", "torch_suite"}
+        self.assertEqual(set(run_tests.SUITES["nightly"]) - words, set())
 
     def test_the_suites_run_each_release_test_once(self):
         """Each set of labels is chosen by exactly one ctest run of the release build."""
-        runs = [run for name in ("release", "long", "rare")
-                for run in run_tests.STEPS[name].ctest_runs]
-        for labels in (["unit"], ["process"], ["repo"], ["unit", "long"], ["process", "long"],
-                       ["repo", "long"], ["process", "nightly"], ["another"]):
-            def chosen(run, labels=labels):
-                return all(any(re.search(pattern, label) for label in labels) == (flag == "-L")
+        runs = [run_tests.STEPS[name].ctest for name in ("release", "long", "rare", "packages")]
+        for labels, name in ((["unit", "sanitized"], "process.x"), (["process"], "process.x"),
+                             (["repo"], "process.x"), (["process", "long"], "process.x"),
+                             (["repo", "nightly"], "install.x"),
+                             (["process", "nightly"], "process.x"), (["another"], "process.x")):
+            def chosen(run, labels=labels, name=name):
+                matches = {"L": lambda pattern: any(re.search(pattern, label) for label in labels),
+                           "E": lambda pattern: re.search(pattern, name)}
+                rules = {"-L": ("L", True), "-LE": ("L", False), "-R": ("E", True),
+                         "-E": ("E", False)}
+                return all(bool(matches[rules[flag][0]](pattern)) == rules[flag][1]
                            for flag, pattern in zip(run[::2], run[1::2]))
             self.assertEqual(sum(map(chosen, runs)), 1, labels)
 
+    def test_steps_beside_each_other_all_count(self):
+        with script_step("sh", "-c", "echo it runs $((1 + 1)); exit 3"):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                done = run_tests.run_steps([(("s", "s"), ("s",))], 1)
+        self.assertEqual(sum(each.tally.failed for each in done), 3)
+        self.assertEqual(out.getvalue().count("it runs 2"), 3)
+
+    def test_a_step_that_grew_is_named_and_a_slower_machine_is_not_growth(self):
+        def done(*seconds):
+            return [run_tests.Done(name, Tally(), 0, each) for name, each in zip("abc", seconds)]
+        record = {"a": 100, "b": 100, "c": 100}
+        self.assertEqual(run_tests.growth(done(300, 300, 300), record), [])
+        self.assertEqual(len(run_tests.growth(done(100, 100, 400), record)), 1)
+
+
+class Slices(unittest.TestCase):
+    NAMES = ["a", "b", "c"]
+
+    @staticmethod
+    def row(name, day):
+        return [name, "", f"2026-11-{day:02} 10:00", "", "", ""]
+
+    def test_ten_runs_cover_each_slice_where_the_table_is_kept(self):
+        names, rows, ran = list(nightly.slices(0)), {}, []
+        for run in range(len(names)):
+            ran.append(nightly.due(rows, names, 7919 * run, 1_795_860_000 + 3600 * run))
+            rows[ran[-1]] = [ran[-1], "", f"2026-11-28 {run + 10}:00"]
+        self.assertLessEqual(len(names), 10)
+        self.assertEqual(sorted(ran), sorted(names))
+
+    def test_where_nobody_keeps_the_table_the_hash_picks(self):
+        rows = {name: self.row(name, 1 + number) for number, name in enumerate(self.NAMES)}
+        self.assertEqual({nightly.due(rows, self.NAMES, number, 2e9) for number in range(9)},
+                         set(self.NAMES))
+
+    def test_a_row_is_written_and_read(self):
+        text = f"before\n{nightly.BEGIN}\n{nightly.END}\nafter"
+        text = nightly.written(text, self.NAMES, "b", self.row("`b`", 3))
+        self.assertTrue(text.startswith("before") and text.endswith("after"))
+        rows = nightly.read_rows(text)
+        self.assertEqual(list(rows), self.NAMES)
+        self.assertGreater(nightly.seconds_of(rows["b"]), 0)
+        self.assertEqual(nightly.seconds_of(rows["a"]), 0)
+
 
 class Ci(unittest.TestCase):
-    def ci(self, make):
-        """Returns the exit code and last line of .ci/run when `make` is that shell script."""
+    def ci(self, run):
+        """Returns the exit code and last line of .ci/run when run-tests.py is that shell script."""
         with tempfile.TemporaryDirectory() as directory:
-            fake = pathlib.Path(directory) / "make"
-            fake.write_text("#!/bin/sh\n" + make)
-            fake.chmod(0o755)
-            done = subprocess.run([ROOT / ".ci" / "run"], text=True, capture_output=True,
+            folder = pathlib.Path(directory)
+            for name, text in (("python3", run), (".ci/run", (ROOT / ".ci" / "run").read_text()),
+                               ("scripts/install-deps.sh", "#!/bin/sh\n")):
+                path = folder / name
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text if text.startswith("#!") else "#!/bin/sh\n" + text)
+                path.chmod(0o755)
+            done = subprocess.run([folder / ".ci" / "run"], text=True, capture_output=True,
                                   check=False, env={"PATH": f"{directory}:/usr/bin:/bin"})
         return done.returncode, done.stdout.splitlines()[-1]
 
-    def test_it_adds_test_and_check(self):
-        make = 'if [ "$1" = test ]; then echo "5 passed, 0 failed, 2 skipped"; ' \
-               'else echo "3 passed, 1 failed"; exit 2; fi\n'
-        self.assertEqual(self.ci(make), (1, "8 passed, 1 failed, 2 skipped"))
+    def test_its_last_line_is_the_summary(self):
+        self.assertEqual(self.ci('echo "8 passed, 0 failed, 2 skipped"\n'),
+                         (0, "8 passed, 0 failed, 2 skipped"))
+        self.assertEqual(self.ci('echo "8 passed, 10 failed"; exit 1\n'), (1, "8 passed, 10 failed"))
 
-    def test_it_passes_only_if_both_pass(self):
-        self.assertEqual(self.ci('echo "5 passed, 0 failed"\n'), (0, "10 passed, 0 failed"))
-        self.assertEqual(self.ci('[ "$1" = check ] && exit 2; echo "5 passed, 0 failed"\n'),
-                         (1, "5 passed, 1 failed"))
+    def test_a_run_without_a_summary_fails(self):
+        for run in ("exit 0\n", "exit 2\n", "echo no\n", 'echo "5 passed, 0 failed"; exit 2\n'):
+            self.assertEqual(self.ci(run), (1, "0 passed, 1 failed"), run)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Runs one slice of the nightly steps, about 4 minutes on two cores, with which `.ci/run` ends.
+
+    nightly.py [SLICE] [--write]   runs SLICE, or the one that is due; --write puts its row into the
+                                   table of docs/testing.md
+    nightly.py --list              prints the slices, and which one is due
+
+Steps that take longer are cut into pieces; the commit's hash picks the piece. Each slice ends with
+seeds that no fixed test has, also by the hash, until the 4 minutes are over.
+
+The table is the memory of which slice ran when. While somebody keeps it (its newest row is not two
+days older than the commit), the slice that ran longest ago is due, and the hash decides among equals:
+so ten runs cover all. Where nobody keeps it, the hash picks one of all, which leaves gaps. Without
+git, the time takes the place of the hash.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "testing.md"
+BUDGET_S = 240
+KEPT_DAYS = 2
+BEGIN, END = "<!-- slices: written by scripts/nightly.py -->", "<!-- end of slices -->"
+HEAD = ("| slice | steps | last run, UTC | commit | result | seconds |", "|---|---|---|---|---|---|")
+CONDITIONS = 24  # of bench/conditions.py
+MUTANT_PIECES = 48
+
+
+def steps(*names):
+    return f"python3 -B scripts/run-tests.py {' '.join(names)}"
+
+
+def slices(number):
+    """Returns the commands of each slice. `number`, from the hash, picks the pieces."""
+    conditions = " ".join(str((2 * number + k) % CONDITIONS) for k in range(2))
+    return {
+        "fuzzers": (steps("fuzz", "simgrid"),),
+        "lint": (steps("lint", "instructions"),),
+        "packages": (steps("packages"),),
+        "torch": (steps("torch_recorded"),),
+        "fault": (steps("fault"),),
+        "collectives": (steps("collective_fault"),),
+        "strangers": (steps("strangers"),),
+        # The unit tests in the build in which the CI does not run them.
+        "units": (steps("unit" if number % 2 else "asan_sim"),),
+        "lab": (f"python3 -B bench/conditions.py --r2ccl build/r2ccl --only {conditions}",
+                f"python3 -B bench/soak.py --r2ccl build/r2ccl --minutes 1 --seed {number}",
+                steps("rare")),
+        "mutants": (f"scripts/mutants.py --piece {number % MUTANT_PIECES}/{MUTANT_PIECES}",),
+    }
+
+
+def fresh_seeds(number, seconds):
+    """Returns the commands that run seeds which no fixed test has, of each of the three kinds."""
+    firsts = (1001 + number % 98 * 1000, 104001 + number % 95 * 1000,
+              1_000_001 + number % 9000 * 1000)
+    return [f"build/r2ccl sim fuzz --seeds {first}..{first + 999} --seconds {seconds / 3:.0f}"
+            for first in firsts]
+
+
+def git(*arguments):
+    done = subprocess.run(["git", *arguments], cwd=ROOT, text=True, capture_output=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def commit():
+    """Returns the hash, a number made of it, and the time of the commit; the present without git."""
+    name = git("rev-parse", "HEAD")
+    if not name:
+        return "none", int(time.time()) // 60, time.time()
+    return name, int(name[:8], 16), float(git("show", "-s", "--format=%ct", "HEAD") or time.time())
+
+
+def read_rows(text):
+    """Returns {slice: the cells of its row} of the table."""
+    table = text.split(BEGIN, 1)[1].split(END, 1)[0].splitlines() if BEGIN in text else []
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[3:] if line]
+    return {row[0].strip("`"): row for row in rows}
+
+
+def seconds_of(cells):
+    """Returns the time at which the slice of this row ran last; 0 if it never did."""
+    try:
+        day = datetime.datetime.strptime(cells[2], "%Y-%m-%d %H:%M")
+    except (ValueError, IndexError, TypeError):
+        return 0
+    return day.replace(tzinfo=datetime.timezone.utc).timestamp()
+
+
+def due(rows, names, number, commit_time):
+    """Returns the slice that is due."""
+    last = {name: seconds_of(rows.get(name)) for name in names}
+    kept = commit_time - max(last.values()) < KEPT_DAYS * 86400
+    choice = [name for name in names if not kept or last[name] == min(last.values())]
+    return choice[number % len(choice)]
+
+
+def written(text, names, name, cells):
+    """Returns the document with this row of the slice."""
+    rows = read_rows(text) | {name: cells}
+    lines = ["| " + " | ".join(rows.get(each) or (f"`{each}`", *["not yet"] * 5)) + " |"
+             for each in names]
+    before, after = text.split(BEGIN, 1)[0], text.split(END, 1)[1]
+    return before + "\n".join([BEGIN, *HEAD, *lines, END]) + after
+
+
+def run(line):
+    print("+", line, flush=True)
+    return subprocess.run(shlex.split(line), cwd=ROOT, stdin=subprocess.DEVNULL,
+                          check=False).returncode
+
+
+def run_slice(commands, number):
+    """Returns the commands that failed. 77 means that a command cannot run on this machine."""
+    began = time.monotonic()
+    failed = [line for line in commands if run(line) not in (0, 77)]
+    left = BUDGET_S - (time.monotonic() - began)
+    if left > 15 and (ROOT / "build" / "r2ccl").exists():
+        failed += [line for line in fresh_seeds(number, left) if run(line) != 0]
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("slice", nargs="?", help="the slice; default: the one that is due")
+    parser.add_argument("--list", action="store_true", help="print the slices and their commands")
+    parser.add_argument("--write", action="store_true",
+                        help=f"write the result into {DOCUMENT.relative_to(ROOT)}")
+    args = parser.parse_args()
+    name, number, commit_time = commit()
+    known = slices(number)
+    text = DOCUMENT.read_text(encoding="utf-8")
+    chosen = args.slice or due(read_rows(text), list(known), number, commit_time)
+    if chosen not in known:
+        parser.error(f"no such slice: {chosen}; there are {', '.join(known)}")
+    if args.list:
+        for each, commands in known.items():
+            print(f"{each}{' (due)' if each == chosen else ''}: {'; '.join(commands)}")
+        return 0
+    print(f"=== slice {chosen} of {len(known)}, at commit {name}", flush=True)
+    os.environ.setdefault("R2CCL_FUZZ_SECONDS", "2")
+    began = time.monotonic()
+    failed = run_slice(known[chosen], number)
+    took = time.monotonic() - began
+    cells = [f"`{chosen}`", "; ".join(f"`{line}`" for line in known[chosen]),
+             f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M}", name[:10],
+             f"**failed**: {'; '.join(failed)}" if failed else "passed", f"{took:.0f}"]
+    if args.write:
+        # A developer commits the row. On the CI machine it goes with the checkout.
+        DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), list(known), chosen, cells),
+                            encoding="utf-8")
+    print(f"slice {chosen}: {'failed: ' + '; '.join(failed) if failed else 'passed'} ({took:.0f} s)")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
