@@ -45,11 +45,10 @@ def slices(number):
         "lint": (steps("lint", "instructions"),),
         "packages": (steps("packages"),),
         "torch": (steps("torch_recorded"),),
-        "fault": (steps("fault"),),
         "collectives": (steps("collective_fault"),),
-        "strangers": (steps("strangers"),),
-        # The unit tests in the build in which the CI does not run them.
-        "units": (steps("unit" if number % 2 else "asan_sim"),),
+        "mismatches": (steps("mismatches"),),
+        "simulation": (steps("asan_sim"),),
+        "units": (steps("unit"),),  # in release, with those that take long
         "lab": (f"python3 -B bench/conditions.py --r2ccl build/r2ccl --only {conditions}",
                 f"python3 -B bench/soak.py --r2ccl build/r2ccl --minutes 1 --seed {number}",
                 steps("rare")),

@@ -69,10 +69,9 @@ STEPS = {
     "long": release("-L", "long"),
     "rare": release("-L", "nightly", "-E", "^install"),
     "packages": release("-R", "^install", targets=("r2ccl_command",)),
-    "fault": release("-R", "^process.fault$", targets=COMMAND),
     "collective_fault": release("-R", r"^process\.(collective_fault|many_ranks)$",
                                 targets=("r2ccl_command", "collective_rounds")),
-    "strangers": release("-R", r"^process\.(collective_mismatch|hostile)$", targets=COMMAND),
+    "mismatches": release("-R", "^process.collective_mismatch$", targets=COMMAND),
     "unit": release("-L", "unit"),
     "format": script("scripts/lint.sh format"),
     "lint": script("scripts/lint.sh clang-tidy"),
@@ -110,7 +109,7 @@ SUITES = {
 
 LEFT_OUT = {
     "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, most simulated "
-            "seeds, clang-format,\nclang-tidy, the count of instructions, the long process tests, the "
+            "seeds, clang-format,\nclang-tidy, the count of instructions, tests that take long, the "
             "torch backend. `make check` runs these.",
     "check": "Left out: the fuzzers, SimGrid's times of plans, the installed files, 111,550 simulated "
              "seeds, all conditions,\nthe soak, all mutants, torch's own tests, sizes beyond 32 bits, "
@@ -182,7 +181,8 @@ def run_ctest(config, prefix, jobs, env):
     junit = folder / "junit.xml"
     for old in (junit, *(folder / "gtest").glob("*.xml")):
         old.unlink(missing_ok=True)
-    ctest = [*prefix, "ctest", "--test-dir", config.build_dir, f"-j{jobs}", *config.ctest]
+    # Half a processor for a test that has no PROCESSORS (tests/CMakeLists.txt).
+    ctest = [*prefix, "ctest", "--test-dir", config.build_dir, f"-j{2 * jobs}", *config.ctest]
     code = run([*ctest, "--output-junit", str(junit)], env)
     tally = read_junit(junit, config.build_dir, prefix) if junit.exists() else Tally()
     if tally.failed == 0 and (code != 0 or tally.passed + tally.skipped == 0):

@@ -46,7 +46,7 @@ def alone(build_dir, prefix, name):
 
 def case_alone(build_dir, prefix, shard, case):
     """Returns the command that runs one case of a GoogleTest program by itself."""
-    program = f"{build_dir}/{shard.rpartition('.')[0]}"
+    program = f"{build_dir}/{shard.rpartition('.')[0].removeprefix('long_')}"
     return shlex.join([*prefix, program, f"--gtest_filter={case}"])
 
 

@@ -219,7 +219,6 @@ Communicator::~Communicator() {
   if (runtime_ != nullptr) thread().call([this] { runtime_.reset(); });
   awaited_->completions().close();
   log_suppressed(true);
-  log_flush();  // the caller may end the process without its exit handlers
 }
 
 void Communicator::advance(const Request& started) {
@@ -406,14 +405,6 @@ Status Communicator::finalize() {
   return Status(Code::invalid_usage, failed.message()).with_ranks(failed.ranks());
 }
 
-void Communicator::answer_goodbyes(bool answers) {
-  try {
-    thread().post([this, answers] { runtime_->answer_goodbyes(answers); });
-  } catch (const std::bad_alloc&) {
-    R2CCL_LOG(warn, "out of memory: communicators that end in another order may wait");
-  }
-}
-
 void Communicator::wait_for_news(TimeNs bound) {
   (void)thread().wait_until([this] { return runtime_->failure_known(); }, bound);
 }
@@ -425,7 +416,6 @@ void Communicator::fail(const Status& why) {
 void Communicator::abort(const char* why) {
   call([&] { runtime_->abort(why); });
   wait_for_news(kAbortBound);
-  log_flush();
 }
 
 LockedBytes Communicator::child_secret(std::span<const std::byte, kJobIdBytes> id) {
