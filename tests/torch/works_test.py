@@ -286,7 +286,7 @@ class TimeoutTest(GroupCase):
                 started = time.monotonic()
                 with self.assertRaisesRegex(RuntimeError, "rank 1"):
                     group.barrier(opts=options).get_future().wait()
-                self.assertLess(time.monotonic() - started, 5)
+                self.assertLess(time.monotonic() - started, 15)
                 self.assertFalse(lasting.done())
             self.meet()
 
@@ -297,8 +297,8 @@ class TimeoutTest(GroupCase):
                 work = group.allreduce_coalesced([torch.ones(2) for _ in range(4)])
                 started = time.monotonic()
                 with self.assertRaisesRegex(r2ccl.WaitTimeoutError, "rank 1"):
-                    work.wait(seconds(0.6))
-                self.assertLess(time.monotonic() - started, 1.2)
+                    work.wait(seconds(3))
+                self.assertLess(time.monotonic() - started, 9)  # four would take 12
             self.meet()
 
     @ranks(2)
@@ -340,7 +340,7 @@ class TimeoutTest(GroupCase):
             started = time.monotonic()
             with self.assertRaisesRegex(r2ccl.WaitTimeoutError, "barrier.*300 ms. Another thread"):
                 work.wait(seconds(0.3))
-            self.assertLess(time.monotonic() - started, 1)
+            self.assertLess(time.monotonic() - started, 15)
             dist.send(torch.ones(1), 1)
             join()
         else:
@@ -377,7 +377,7 @@ class TimeoutTest(GroupCase):
                 dist.all_reduce(torch.ones(2), group=group, async_op=True).wait(seconds(0.2))
             started = time.monotonic()
             dist.destroy_process_group(group)
-            self.assertLess(time.monotonic() - started, 5)
+            self.assertLess(time.monotonic() - started, 15)
             self.meet()
         else:
             self.meet()
