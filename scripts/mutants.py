@@ -86,10 +86,11 @@ def fuzz(r2ccl, name, seeds, jobs):
         return json.loads(pathlib.Path(out.name).read_text())
 
 
-def failing_test(name):
+def failing_test(name, jobs):
     """Returns the first test that fails under the mutant, in words; None if none does."""
     # The simulation takes longest, and its tests see most rules of tuning.
     for program in TESTS if name.startswith(TUNING) else reversed(TESTS):
+        build(jobs, [program])
         try:
             done = subprocess.run([BUILD / program, "--gtest_fail_fast"], text=True, timeout=TEST_S,
                                   errors="replace", capture_output=True,
@@ -145,15 +146,14 @@ def main():
         chosen = piece_of(chosen, options.piece)
     chosen = [each for each in chosen if each[0].startswith(options.only)]
     r2ccl = BUILD / "r2ccl"
-    tests = any(by_tests(name) for name, _ in chosen)
-    build(options.jobs, [*(TESTS if tests else ()),
-                         *(() if all(by_tests(name) for name, _ in chosen) else ["r2ccl_command"])])
+    if not all(by_tests(name) for name, _ in chosen):
+        build(options.jobs, ["r2ccl_command"])
     tables = {kind: [] for kind in HEAD}
     missed = []
     for name, what in chosen:
         began = time.monotonic()
         if by_tests(name):
-            seen = failing_test(name)
+            seen = failing_test(name, options.jobs)
             found, after = seen is not None, seen or "all tests"
             kind = "rules" if name.startswith(TUNING) else "mutants"
             tables[kind].append(rule_row(name, what, seen))

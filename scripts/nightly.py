@@ -30,7 +30,9 @@ KEPT_DAYS = 2
 BEGIN, END = "<!-- slices: written by scripts/nightly.py -->", "<!-- end of slices -->"
 HEAD = ("| slice | steps | last run, UTC | commit | result | seconds |", "|---|---|---|---|---|---|")
 CONDITIONS = 24  # of bench/conditions.py
-MUTANT_PIECES = 48
+MUTANT_PIECES = 96
+# Programs of the unit tests that the CI builds with sanitizers alone.
+UNIT_PIECES = (("base", "protocol"), ("plan", "transport"), ("runtime",), ("job", "corpus"))
 
 
 def steps(*names):
@@ -39,7 +41,7 @@ def steps(*names):
 
 def slices(number):
     """Returns the commands of each slice. `number`, from the hash, picks the pieces."""
-    conditions = " ".join(str((2 * number + k) % CONDITIONS) for k in range(2))
+    programs = ("sim", *UNIT_PIECES[number % len(UNIT_PIECES)])
     return {
         "fuzzers": (steps("fuzz", "simgrid"),),
         "lint": (steps("lint", "instructions"),),
@@ -48,8 +50,10 @@ def slices(number):
         "collectives": (steps("collective_fault"),),
         "mismatches": (steps("mismatches"),),
         "simulation": (steps("asan_sim"),),
-        "units": (steps("unit"),),  # in release, with those that take long
-        "lab": (f"python3 -B bench/conditions.py --r2ccl build/r2ccl --only {conditions}",
+        # In release, with those that take long.
+        "units": (steps(*(f"unit_{name}" for name in programs)),),
+        "lab": ("python3 -B bench/conditions.py --r2ccl build/r2ccl --only "
+                f"{number % CONDITIONS}",
                 f"python3 -B bench/soak.py --r2ccl build/r2ccl --minutes 1 --seed {number}",
                 steps("rare")),
         "mutants": (f"scripts/mutants.py --piece {number % MUTANT_PIECES}/{MUTANT_PIECES}",),

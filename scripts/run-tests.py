@@ -98,6 +98,11 @@ STEPS = {
     "slice": script("python3 -B scripts/nightly.py --write"),
 }
 
+# The unit tests of one program, with those that take long.
+PROGRAMS = ("base", "protocol", "plan", "transport", "runtime", "sim", "tools", "job", "corpus")
+STEPS |= {f"unit_{name}": release("-R", rf"^(long_)?{name}_test\.", targets=(f"{name}_test",))
+          for name in PROGRAMS}
+
 # A tuple within a suite holds lists of steps that run beside each other.
 SUITES = {
     "test": ("release",),
@@ -302,7 +307,8 @@ def main(arguments=None):
     parser.add_argument("names", nargs="*", metavar="SUITE|STEP", default=["test"],
                         help=f"of the suites {', '.join(SUITES)} and the steps {', '.join(STEPS)}")
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--record", action="store_true", help=f"write the steps' processor seconds into {RECORD.relative_to(ROOT)}")
+    parser.add_argument("--record", action="store_true",
+                        help=f"write the steps' processor seconds into tests/{RECORD.name}")
     args = parser.parse_args(arguments)
     unknown = set(args.names) - set(STEPS) - set(SUITES)
     if unknown:
@@ -316,7 +322,7 @@ def main(arguments=None):
         print("\n".join(each.rows()))
     for line in growth(done, json.loads(RECORD.read_text()) if RECORD.exists() else {}):
         print(line)
-    if args.record:
+    if args.record or ("ci" in args.names and not RECORD.exists()):
         write_record(done)
     for name in args.names:
         if name in LEFT_OUT:
