@@ -8,7 +8,7 @@ failed. A build or a script that fails counts as one failed test, so that its ab
 as success. Each row has the seconds that the step took, and the processor seconds, which another
 program on the machine changes less; tests/step_seconds.json keeps these (docs/testing.md).
 
-`ci` runs steps beside each other: a process test waits most of its time, and a compiler never does.
+Some steps run beside each other: a process test waits most of its time, and a compiler never does.
 """
 
 import argparse
@@ -63,9 +63,12 @@ def release(*ctest, targets=("all",)):
 
 COMMAND = ("r2ccl_command",)
 STEPS = {
-    "release": release("-LE", "long|nightly"),
-    "build": Config("release", "build", ("r2ccl_command", "ci_tests")),
-    "release_ci": release("-LE", "long|nightly|sanitized", targets=("ci_tests",)),
+    "command": Config("release", "build", ("process_tests",)),
+    # These steps run beside another that compiles in the same folder, so they compile nothing.
+    "process": release("-LE", "unit|long|nightly", targets=()),
+    "torch_beside": script("scripts/torch-test.sh"),
+    "units": release("-L", "unit", "-LE", "long"),
+    "units_ci": release("-L", "unit", "-LE", "long|sanitized", targets=("ci_tests",)),
     "long": release("-L", "long"),
     "rare": release("-L", "nightly", "-E", "^install"),
     "packages": release("-R", "^install", targets=("r2ccl_command",)),
@@ -105,9 +108,9 @@ STEPS |= {f"unit_{name}": release("-R", rf"^(long_)?{name}_test\.", targets=(f"{
 
 # A tuple within a suite holds lists of steps that run beside each other.
 SUITES = {
-    "test": ("release",),
+    "test": ("command", (("process",), ("units",))),
     "check": ("long", "format", "lint", "instructions", "torch", "asan", "asan_sim", "tsan"),
-    "ci": ("build", (("release_ci", "torch", "format"), ("asan", "tsan")), "slice"),
+    "ci": ("command", (("process", "torch_beside", "format"), ("units_ci", "asan", "tsan")), "slice"),
     "nightly": ("rare", "packages", "fuzz", "simgrid", "seeds", "conditions", "soak", "torch_suite",
                 "mutants"),
 }
@@ -180,16 +183,15 @@ def build(preset, targets, prefix, jobs, env):
     return run(configure, env) == 0 and run(compile_all, env) == 0
 
 
-def run_ctest(config, prefix, jobs, env):
+def run_ctest(name, config, prefix, jobs, env):
     """Runs ctest once. A crash, and a run that finds no test, count as a failure."""
-    folder = ROOT / config.build_dir
-    junit = folder / "junit.xml"
-    for old in (junit, *(folder / "gtest").glob("*.xml")):
-        old.unlink(missing_ok=True)
+    junit = ROOT / config.build_dir / f"junit-{name}.xml"
+    junit.unlink(missing_ok=True)
+    began = time.time()
     # Half a processor for a test that has no PROCESSORS (tests/CMakeLists.txt).
     ctest = [*prefix, "ctest", "--test-dir", config.build_dir, f"-j{2 * jobs}", *config.ctest]
     code = run([*ctest, "--output-junit", str(junit)], env)
-    tally = read_junit(junit, config.build_dir, prefix) if junit.exists() else Tally()
+    tally = read_junit(junit, config.build_dir, prefix, began) if junit.exists() else Tally()
     if tally.failed == 0 and (code != 0 or tally.passed + tally.skipped == 0):
         tally.fail(f"ctest ended with {code} and no failed test: {shlex.join(ctest)}")
     return tally
@@ -199,9 +201,9 @@ def run_config(name, jobs):
     config = STEPS[name]
     env = test_environment()
     prefix = without_randomised_addresses() if config.fixed_addresses else []
-    if not build(config.preset, config.targets, prefix, jobs, env):
+    if config.targets and not build(config.preset, config.targets, prefix, jobs, env):
         return Tally(failed=1, names=[f"the build: make check STEPS={name}"])
-    return run_ctest(config, prefix, jobs, env) if config.ctest else Tally()
+    return run_ctest(name, config, prefix, jobs, env) if config.ctest else Tally()
 
 
 def run_script(name, jobs):

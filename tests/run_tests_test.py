@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -133,18 +134,18 @@ class Counting(unittest.TestCase):
 
     def test_a_build_that_fails_is_a_failed_test(self):
         with mock.patch.object(run_tests, "build", return_value=False):
-            self.assertEqual(run_tests.run_step("release", 1).failed, 1)
+            self.assertEqual(run_tests.run_step("units", 1).failed, 1)
             self.assertEqual(run_tests.run_step("seeds", 1).failed, 1)
 
     def test_a_ctest_that_leaves_no_result_is_a_failed_test(self):
         with mock.patch.object(run_tests, "run", return_value=8), \
                 tempfile.TemporaryDirectory() as directory:
-            self.assertEqual(run_tests.run_ctest(config(directory), [], 1, {}).failed, 1)
+            self.assertEqual(run_tests.run_ctest("s", config(directory), [], 1, {}).failed, 1)
 
     def test_a_ctest_that_finds_no_test_is_a_failed_test(self):
         with mock.patch.object(run_tests, "run", return_value=0), \
                 tempfile.TemporaryDirectory() as directory:
-            self.assertEqual(run_tests.run_ctest(config(directory), [], 1, {}).failed, 1)
+            self.assertEqual(run_tests.run_ctest("s", config(directory), [], 1, {}).failed, 1)
 
     def test_a_script_is_one_test_and_77_skips_it(self):
         with script_step("true"):
@@ -171,7 +172,7 @@ class Output(unittest.TestCase):
         self.assertIn("failed: d: run it", out)
 
     def test_a_run_that_passes_exits_with_0_and_says_what_it_leaves_out(self):
-        code, out = output_of([Tally(passed=4)])
+        code, out = output_of([Tally(passed=4)] * 3)
         self.assertEqual(code, 0)
         self.assertIn("Left out: AddressSanitizer", out)
         self.assertIn("`make check` runs these", out)
@@ -213,7 +214,7 @@ class Suites(unittest.TestCase):
 
     def test_the_suites_run_each_release_test_once(self):
         """Each set of labels is chosen by exactly one ctest run of the release build."""
-        runs = [run_tests.STEPS[name].ctest for name in ("release", "long", "rare", "packages")]
+        runs = [run_tests.STEPS[name].ctest for name in ("process", "units", "long", "rare", "packages")]
         for labels, name in ((["unit", "sanitized"], "x_test.1"), (["unit", "long"], "long_x_test.1"),
                              (["process"], "process.x"), (["process"], "process.x"),
                              (["repo"], "process.x"), (["process", "long"], "process.x"),
@@ -227,6 +228,16 @@ class Suites(unittest.TestCase):
                 return all(bool(matches[rules[flag][0]](pattern)) == rules[flag][1]
                            for flag, pattern in zip(run[::2], run[1::2]))
             self.assertEqual(sum(map(chosen, runs)), 1, labels)
+
+    def test_a_file_of_an_earlier_run_does_not_count(self):
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory)
+            (folder / "gtest").mkdir()
+            (folder / "gtest" / "x_test.1.xml").write_text(CASES)
+            (folder / "junit.xml").write_text(
+                '<testsuite><testcase name="x_test.1" status="run"/></testsuite>')
+            tally = test_results.read_junit(folder / "junit.xml", "x", (), time.time() + 10)
+        self.assertEqual((tally.passed, tally.failed), (0, 1))
 
     def test_steps_beside_each_other_all_count(self):
         with script_step("sh", "-c", "echo it runs $((1 + 1)); exit 3"):
