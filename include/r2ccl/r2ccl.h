@@ -285,6 +285,11 @@ R2CCL_API r2cclResult_t r2cclCommDestroy(r2cclComm_t comm);
  * r2cclRemoteError, which names this rank. Requests remain, with this result, until they are waited
  * for or tested. The caller must still destroy the communicator. */
 R2CCL_API r2cclResult_t r2cclCommAbort(r2cclComm_t comm);
+/* As r2cclCommAbort, and tells the other ranks the program's reason. For "raised ValueError: no
+ * file" their error says: rank 1 (host h2, pid 4711) aborted: raised ValueError: no file. The
+ * library copies the reason, shows at most 500 bytes, and a question mark for each byte that cannot
+ * be printed. NULL and "" are no reason. */
+R2CCL_API r2cclResult_t r2cclCommAbortWith(r2cclComm_t comm, const char* reason);
 
 /* === Errors === */
 

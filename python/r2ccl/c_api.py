@@ -187,6 +187,8 @@ PROTOTYPES = {
         c_int, [c_void_p]),
     "r2cclCommAbort": (
         c_int, [c_void_p]),
+    "r2cclCommAbortWith": (
+        c_int, [c_void_p, c_char_p]),
     "r2cclCommGetAsyncError": (
         c_int, [c_void_p, c_void_p]),
     "r2cclGetErrorString": (

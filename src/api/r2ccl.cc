@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "api/calls.h"
@@ -13,6 +14,7 @@
 #include "api/handles.h"
 #include "api/health.h"
 #include "api/init.h"
+#include "base/limits.h"
 #include "base/printable.h"
 #include "runtime/collective/call_name.h"
 
@@ -120,6 +122,17 @@ r2cclResult_t r2cclCommDestroy(r2cclComm_t handle) {
 r2cclResult_t r2cclCommAbort(r2cclComm_t handle) {
   return with_comm("r2cclCommAbort", handle, [&](CommObject* comm) -> r2cclResult_t {
     comm->communicator->abort("r2cclCommAbort was called");
+    return r2cclSuccess;
+  });
+}
+
+r2cclResult_t r2cclCommAbortWith(r2cclComm_t handle, const char* reason) {
+  if (reason == nullptr || *reason == '\0') return r2cclCommAbort(handle);
+  return with_comm("r2cclCommAbortWith", handle, [&](CommObject* comm) -> r2cclResult_t {
+    const size_t bytes = strnlen(reason, r2ccl::limits::kAbortReasonBytesMax + 1);
+    const std::string shown =
+        r2ccl::printable_text(std::string_view(reason, bytes), r2ccl::limits::kAbortReasonBytesMax);
+    comm->communicator->abort(shown.c_str());
     return r2cclSuccess;
   });
 }

@@ -87,6 +87,9 @@ inline constexpr size_t kNicsMax = 64;
 // --- control frames ---------------------------------------------------------------------------
 inline constexpr uint32_t kControlBodyBytesMax = 64 * 1024;
 inline constexpr size_t kNoticeBytesMax = 4 * 1024;
+// The reason that a program gives for its abort. It fits into the notice of the failure, beside the
+// names of a rank and of its communicator.
+inline constexpr size_t kAbortReasonBytesMax = 500;
 // State that a data frame carries. It has room for the reports of fifty paths.
 inline constexpr size_t kCarriedStateBytesMax = 2 * 1024;
 // Delayed acknowledgement: a state change that delays no operation may wait this long for others.

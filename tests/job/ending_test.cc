@@ -129,6 +129,37 @@ TEST(Abort, LeavesTheBuffersToTheCallerWithFramesStuckInAHole) {
       [&](Job& job) { return job.comm(0).report().all(at, "up"); });
 }
 
+TEST(Abort, TellsItsReasonToTheOtherRanks) {
+  const std::string reason = "raised ValueError: \x1b[31mred\n" + std::string(10'000, 'x');
+  Job job(2);
+  const RankBody body = [&](Comm& comm) {
+    if (comm.rank() == 0) check(r2cclCommAbortWith(comm.handle(), reason.c_str()), "abort");
+    job.wait_for("news of the abort", [&] { return comm.async_error() != r2cclSuccess; });
+    const std::string said = r2cclGetLastError(comm.handle());
+    EXPECT_NE(said.find("raised ValueError: ?[31mred?xxx"), std::string::npos) << said;
+    EXPECT_LT(said.size(), 1000U);
+    if (comm.rank() == 1) {
+      EXPECT_EQ(comm.async_error(), r2cclRemoteError);
+      EXPECT_EQ(said.rfind("rank 0 (", 0), 0U) << said;
+      EXPECT_NE(said.find(" aborted: raised"), std::string::npos) << said;
+    }
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body});
+}
+
+TEST(Abort, NeedsNoReason) {
+  Job job(2);
+  const RankBody body = [&](Comm& comm) {
+    const char* reason = comm.rank() == 0 ? nullptr : "";
+    check(r2cclCommAbortWith(comm.handle(), reason), "abort");
+    EXPECT_NE(std::string(r2cclGetLastError(comm.handle())).find("r2cclCommAbort was called"),
+              std::string::npos);
+    check(comm.destroy(), "destroy");
+  };
+  job.run({body});
+}
+
 // Gives another thread time to begin its announced call. The results do not depend on this, but the
 // test proves its point only if the call has begun.
 void let_others_run(const Comm& comm) {

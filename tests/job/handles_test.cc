@@ -40,6 +40,7 @@ std::vector<r2cclResult_t> use(r2cclComm_t comm) {
       r2cclRecv(buffer.data(), kCount, r2cclInt32, 0, comm, &request),
       r2cclBarrier(comm, &request),
       r2cclCommAbort(comm),
+      r2cclCommAbortWith(comm, "a reason"),
       r2cclCommGetAsyncError(comm, &error),
       r2cclCommCount(comm, &number),
       r2cclCommUserRank(comm, &number),
