@@ -176,7 +176,7 @@ class Lab(Place):
         surely under it."""
         before = time.monotonic()
         printed = self.command("fault", f"h{host}", f"nic{nic}", *kind)
-        return before, float(printed.split()[0])
+        return before, float(printed.partition(", at ")[2].split()[0])
 
     def fix(self, host, nic):
         self.command("fix", f"h{host}", f"nic{nic}")

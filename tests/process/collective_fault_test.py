@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Every collective, type and reduction under every fault of the lab, on real sockets: no element is
 wrong, no rank fails and no operation hangs. Prints a JSON line for each combination;
-`scripts/coverage_table.py --lab FILE` makes the table of docs/coverage.md from them. Prints SKIPPED
-and exits with 77 where the machine permits no namespaces.
+`scripts/coverage_table.py --lab FILE` makes a table from them. Prints SKIPPED and exits with 77 where
+the machine permits no namespaces.
 
 usage: collective_fault_test.py PATH_OF_R2CCL PATH_OF_COLLECTIVE_ROUNDS [unittest arguments]
 """
@@ -147,7 +147,7 @@ class CollectiveFaultTest(unittest.TestCase):
         words = {NIC: (f"h{host}", f"nic{nic}"), RAIL: (f"rail{nic}",),
                  MANAGEMENT: ("mgmt",)}[target]
         everything = self.rounds_since(collective, 0)
-        begin = float(lab("fault", *words, *kind).stdout.split()[0])
+        begin = float(lab("fault", *words, *kind).stdout.partition(", at ")[2].split()[0])
 
         def all_ran():
             counts = self.rounds_since(collective, begin)

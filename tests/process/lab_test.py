@@ -7,6 +7,7 @@ usage: lab_test.py PATH_OF_R2CCL [unittest arguments]
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -200,11 +201,15 @@ class ConnectionTest(LabCase):
 
 class FaultTest(LabCase):
     def test_down_takes_the_interface_down(self):
-        lab("fault", "h1", "nic0", "down")
+        before = time.monotonic()
+        said = lab("fault", "h1", "nic0", "down").stdout
+        found = re.fullmatch(r"h1 nic0 is down, at (\d+\.\d+) s of the monotonic clock\n", said)
+        self.assertTrue(found, said)
+        self.assertTrue(before <= float(found.group(1)) <= time.monotonic(), said)
         self.assertNotIn("UP", self.link(1, "nic0")["flags"])
         self.assert_cut(0, 1, 0)
         self.assert_connected(0, 1, 1)
-        lab("fix", "h1", "nic0")
+        self.assertIn("h1 nic0 works again, at ", lab("fix", "h1", "nic0").stdout)
         self.assert_connected(0, 1, 0)
 
     def test_pull_takes_the_carrier(self):

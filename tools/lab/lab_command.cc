@@ -46,7 +46,8 @@ int with_lab(const LabOptions& options, Work work) {
 // Prints the time too, so that faults can be matched with operation logs, which use the same clock.
 void print_event(const LabTarget& target, const std::string& what) {
   double seconds = static_cast<double>(SystemClock().now()) / 1e9;
-  std::printf("%.6f %s: %s\n", seconds, target.text.c_str(), what.c_str());
+  std::printf("%s %s, at %.6f s of the monotonic clock\n", target.text.c_str(), what.c_str(),
+              seconds);
   std::fflush(stdout);
 }
 
@@ -90,7 +91,7 @@ int fault(const LabOptions& options) {
     Result<LabFault> kind = parse_fault(words);
     if (!kind.ok()) return report(kind.status());
     Status status = lab->fault(target.value(), kind.value());
-    if (status.ok()) print_event(target.value(), describe(kind.value()));
+    if (status.ok()) print_event(target.value(), effect_of(kind.value()));
     return report(status);
   });
 }
@@ -99,7 +100,7 @@ int fix(const LabOptions& options) {
   return with_lab(options, [&](Lab* lab) {
     if (options.words.empty()) {
       Status status = lab->fix_all();
-      if (status.ok()) print_event({{}, true, "everything"}, "fixed");
+      if (status.ok()) print_event({{}, true, "everything"}, "works again");
       return report(status);
     }
     std::vector<std::string> words = options.words;
@@ -107,7 +108,7 @@ int fix(const LabOptions& options) {
     if (!target.ok()) return report(target.status());
     if (!words.empty()) return report({Code::invalid_argument, "'" + words[0] + "' is too much"});
     Status status = lab->fix(target.value());
-    if (status.ok()) print_event(target.value(), "fixed");
+    if (status.ok()) print_event(target.value(), "works again");
     return report(status);
   });
 }
@@ -122,10 +123,11 @@ int pause(const LabOptions& options) {
     if (!ms || *ms <= 0) return report({Code::invalid_argument, "pause needs a time in ms"});
     Status status = lab->fault(target.value(), {FaultKind::hole, 0, false});
     if (!status.ok()) return report(status);
-    print_event(target.value(), "hole for " + std::to_string(*ms) + " ms");
+    print_event(target.value(),
+                effect_of({FaultKind::hole, 0, false}) + ", for " + std::to_string(*ms) + " ms");
     pause_for(*ms / 1e3);
     status = lab->unhole(target.value());
-    if (status.ok()) print_event(target.value(), "fixed");
+    if (status.ok()) print_event(target.value(), "works again");
     return report(status);
   });
 }

@@ -296,6 +296,29 @@ std::string describe(const LabFault& fault) {
   return "?";
 }
 
+std::string effect_of(const LabFault& fault) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%g", fault.amount);
+  switch (fault.kind) {
+    case FaultKind::down:
+      return "is down";
+    case FaultKind::pull:
+      return "is unplugged";
+    case FaultKind::hole:
+      return "passes nothing on, either way";
+    case FaultKind::hole_tx:
+      return "sends nothing";
+    case FaultKind::hole_rx:
+      return "receives nothing";
+    case FaultKind::slow:
+      return "is slowed to " + std::string(number) +
+             (fault.relative ? " % of its rate" : " Mbit/s");
+    case FaultKind::lose:
+      return "loses " + std::string(number) + " % of its packets";
+  }
+  return "?";
+}
+
 std::string to_json(const LabSpec& spec) {
   using nlohmann::json;
   auto nic_json = [](const LabNic& nic) {

@@ -98,6 +98,8 @@ struct LabFault {
 // Parses KIND [AMOUNT]. Requires that this is all of `words`.
 Result<LabFault> parse_fault(const std::vector<std::string>& words);
 std::string describe(const LabFault& fault);
+// Returns the end of a sentence about the target: "is unplugged".
+std::string effect_of(const LabFault& fault);
 
 std::string to_json(const LabSpec& spec);
 Result<LabSpec> lab_spec_from_json(const std::string& text);

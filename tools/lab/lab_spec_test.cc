@@ -103,6 +103,10 @@ TEST(LabFault, ReadsKindsAndAmounts) {
   EXPECT_EQ(describe(parse_fault({"slow", "25"}).value()), "slow 25 Mbit/s");
   EXPECT_EQ(describe(parse_fault({"slow", "10%"}).value()), "slow 10 %");
   EXPECT_EQ(describe(parse_fault({"lose", "0.5"}).value()), "lose 0.5 %");
+  EXPECT_EQ(effect_of(parse_fault({"pull"}).value()), "is unplugged");
+  EXPECT_EQ(effect_of(parse_fault({"slow", "25"}).value()), "is slowed to 25 Mbit/s");
+  EXPECT_EQ(effect_of(parse_fault({"slow", "10%"}).value()), "is slowed to 10 % of its rate");
+  EXPECT_EQ(effect_of(parse_fault({"lose", "0.5"}).value()), "loses 0.5 % of its packets");
   for (std::vector<std::string> words : std::vector<std::vector<std::string>>{{},
                                                                               {"burn"},
                                                                               {"slow"},
