@@ -1,6 +1,7 @@
 """The record of a run: a line of JSON for each step, and a hash of the weights at its end."""
 import hashlib
 import json
+import os
 import time
 
 import torch
@@ -8,11 +9,14 @@ import torch
 
 class StepLog:
     """Writes {"step", "loss", "seconds", "end"} per step to a file; `%r` in its name is the rank.
-    `loss` is exact: the same text means the same bits."""
+    `loss` is exact: the same text means the same bits. A run replaces the file of an earlier one;
+    `resumes`: it goes on with it, as after a restart by torchrun."""
 
-    def __init__(self, path, rank):
+    def __init__(self, path, rank, resumes=False):
         self.rank = rank
-        self.file = open(path.replace("%r", str(rank)), "a", buffering=1) if path else None
+        resumes = resumes or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        mode = "a" if resumes else "w"
+        self.file = open(path.replace("%r", str(rank)), mode, buffering=1) if path else None
         self.start = time.monotonic()
 
     def write(self, **fields):

@@ -69,11 +69,11 @@ def train(args):
     torch.manual_seed(args.seed)
     text = load_text(args.text)
     share = int(args.shares.split(",")[rank]) if args.shares else rank
-    log = StepLog(args.record, rank)
     model = parallel(Transformer(args.width, args.layers), args)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     checkpoint = args.checkpoint and pathlib.Path(str(args.checkpoint).replace("%r", str(rank)))
     first = resume(checkpoint, model, optimizer)
+    log = StepLog(args.record, rank, resumes=first > 0)
     for step in range(first, args.steps):
         inputs, targets = batch_of(text, step, share, args.batch, args.seed)
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
