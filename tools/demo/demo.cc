@@ -19,6 +19,7 @@
 #include "tools/common/command.h"
 #include "tools/common/rank_group.h"
 #include "tools/demo/demo_gloo.h"
+#include "tools/demo/demo_rate.h"
 #include "tools/demo/demo_record.h"
 #include "tools/demo/demo_schedule.h"
 #include "tools/demo/demo_screen.h"
@@ -80,17 +81,18 @@ struct Snapshot {
 
 class Demo {
  public:
-  Demo(const DemoOptions& options, const BenchOptions& bench, DemoStage& stage,
-       const WorkFolder& folder)
-      : options_(options),
+  Demo(const DemoPlace& place, const BenchOptions& bench, const WorkFolder& folder)
+      : options_(place.options),
         bench_(bench),
-        stage_(stage),
+        stage_(*place.stage),
         folder_(folder),
-        schedule_(make_demo_schedule(options.hosts, options.nics, options.fault_s, options.mend_s)),
-        watch_(stream_files(options.hosts, folder_)),
-        screen_(isatty(STDOUT_FILENO) == 1, options.rate_mbit * 1e6 / 8) {
+        schedule_(
+            make_demo_schedule(options_.hosts, options_.nics, options_.fault_s, options_.mend_s)),
+        watch_(stream_files(options_.hosts, folder_)),
+        screen_(isatty(STDOUT_FILENO) == 1, options_.rate_mbit * 1e6 / 8) {
     record_.victim_host = schedule_.victim_host;
-    record_.line_bytes_per_s = options.rate_mbit * 1e6 / 8 * options.nics;
+    record_.line_bytes_per_s = options_.rate_mbit * 1e6 / 8 * options_.nics;
+    record_.remark = place.reason;
     bench_.duration_s = schedule_.end_s;
     bench_.events_file = folder_.file("events.%r");
     bench_.json_file = folder_.file("result.json");
@@ -119,7 +121,8 @@ class Demo {
   DemoSample point_between(const Snapshot& first, const Snapshot& last) const;
   void read_operations();
   std::string result_text(const nlohmann::json& result) const;
-  bool is_default() const;
+  bool is_as_under_gloo() const;
+  void remark_on_share();
   int conclude(const Status& status);
   std::string rank_output() const;
 
@@ -276,6 +279,7 @@ int Demo::conclude(const Status& status) {
               result.value("wrong_elements", uint64_t{1}) == 0;
   record_.title = result.is_object() ? result_text(result) : "The job did not come to its end.";
   read_operations();
+  remark_on_share();
   std::printf("\n%s\n", record_.title.c_str());
   if (!good) std::fputs(rank_output().c_str(), stderr);
   if (good && !options_.json_file.empty()) {
@@ -314,12 +318,29 @@ void Demo::read_operations() {
   }
 }
 
-// Returns whether this is the job whose curve under Gloo is known.
-bool Demo::is_default() const {
+// Returns whether the curve under Gloo is that of this job in percent of the line: hosts, NICs and
+// schedule are the same, and an operation takes about as long.
+bool Demo::is_as_under_gloo() const {
   const DemoOptions usual;
+  const double bytes_at_that_rate =
+      static_cast<double>(bench_.sizes[0]) * kDemoGlooRateMbit / options_.rate_mbit;
   return !options_.loopback && options_.hosts == usual.hosts && options_.nics == usual.nics &&
-         options_.rate_mbit == usual.rate_mbit && options_.bytes == usual.bytes &&
-         options_.fault_s == usual.fault_s && options_.mend_s == usual.mend_s;
+         options_.fault_s == usual.fault_s && options_.mend_s == usual.mend_s &&
+         bytes_at_that_rate > kDemoBytes / 2.5 && bytes_at_that_rate < kDemoBytes * 2.5;
+}
+
+// A curve far below its line would mislead beside one that was measured on a quiet machine.
+void Demo::remark_on_share() {
+  constexpr double kShareMin = 0.7;
+  const double share = share_without_faults(record_);
+  if (options_.loopback || share <= 0 || share >= kShareMin) return;
+  char words[160];
+  std::snprintf(words, sizeof words,
+                "With every NIC at work this machine drove %.0f %% of the line: it was busy, and "
+                "the curve shows that too.",
+                share * 100);
+  record_.remark = words;
+  std::printf("\n%s\n", words);
 }
 
 Result<int> Demo::run() {
@@ -330,10 +351,15 @@ Result<int> Demo::run() {
   record_.subtitle = std::string(title) + ", " + size_text(options_.bytes) +
                      " each. All faults hit host h" + std::to_string(schedule_.victim_host) +
                      ". The rate includes the time for checking.";
-  if (is_default()) {
+  if (is_as_under_gloo()) {
     for (float mbps : demo_gloo_mbps()) record_.other.bytes_per_s.push_back(mbps * 1e6);
-    record_.other_name = demo_gloo_source();
+    record_.other_line_bytes_per_s = kDemoGlooRateMbit * 1e6 / 8 * options_.nics;
+    char line[64];
+    std::snprintf(line, sizeof line, ", %d NICs x %g Mbit/s, in percent of its line", options_.nics,
+                  kDemoGlooRateMbit);
+    record_.other_name = std::string(demo_gloo_source()) + line;
   }
+  if (!record_.remark.empty()) std::printf("%s\n", record_.remark.c_str());
   std::printf(
       "%s, %s each,\nevery element checked on every rank (the rates include the time for that)\n",
       title, size_text(options_.bytes).c_str());
@@ -354,11 +380,11 @@ Result<int> Demo::run() {
 }  // namespace
 
 Result<int> run_demo(const DemoOptions& options) {
-  BenchOptions bench;
-  bench.bytes_min = options.bytes;
-  bench.check_text = "1";
-  bench.duration_s = 1;  // the schedule sets it later
-  R2CCL_RETURN_IF_ERROR(resolve(&bench));
+  if (!options.bytes.empty()) {
+    BenchOptions checked;
+    checked.bytes_min = options.bytes;
+    R2CCL_RETURN_IF_ERROR(resolve(&checked));
+  }
   Result<WorkFolder> folder = WorkFolder::make();
   if (!folder.ok()) return folder.status();
   DemoOptions chosen = options;
@@ -373,10 +399,17 @@ Result<int> run_demo(const DemoOptions& options) {
         "acts out the faults and the rates itself. This shows how it behaves; its figures mean "
         "nothing.\n");
   }
-  auto stage = chosen.loopback ? make_loopback_stage(chosen, folder.value().file("faults"))
-                               : make_lab_stage(chosen);
-  if (!stage.ok()) return stage.status();
-  Demo demo(chosen, bench, *stage.value(), folder.value());
+  const auto make = [&](const DemoOptions& o) {
+    return o.loopback ? make_loopback_stage(o, folder.value().file("faults")) : make_lab_stage(o);
+  };
+  Result<DemoPlace> place = find_demo_place(chosen, make, folder.value().file(""));
+  if (!place.ok()) return place.status();
+  BenchOptions bench;
+  bench.bytes_min = place.value().options.bytes;
+  bench.check_text = "1";
+  bench.duration_s = 1;  // the schedule sets it later
+  R2CCL_RETURN_IF_ERROR(resolve(&bench));
+  Demo demo(place.value(), bench, folder.value());
   return demo.run();
 }
 

@@ -1,5 +1,6 @@
 // The demo: a lab, an all-reduce that checks itself, faults in turn, and a picture of the run.
-// Where no lab can be made, it falls back to loopback and says so.
+// Where no lab can be made, it falls back to loopback and says so. On a slow or busy machine its
+// NICs are slower, so that it still shows the network.
 #pragma once
 
 #include <string>
@@ -12,8 +13,8 @@ struct DemoOptions {
   std::string lab_name = "r2demo";
   int hosts = 4;
   int nics = 4;
-  double rate_mbit = 250;
-  std::string bytes = "4M";
+  double rate_mbit = 0;  // 0: what the machine drives, measured at the start
+  std::string bytes;     // of one operation; empty: in proportion to the rate
   double fault_s = 6;
   double mend_s = 4;
   std::string svg_file = "r2ccl-demo.svg";

@@ -14,13 +14,13 @@ void add_demo_command(CLI::App* app, Action* action) {
   sub->add_option("--nics", o->nics, "NICs per host")
       ->check(CLI::Range(2, 8))
       ->capture_default_str();
-  sub->add_option("--rate", o->rate_mbit, "Mbit/s per NIC")
+  sub->add_option("--rate", o->rate_mbit,
+                  "Mbit/s per NIC; by default 250, or less where the processor cannot drive that")
       ->type_name("MBIT")
-      ->check(CLI::Range(1.0, 100000.0))
-      ->capture_default_str();
-  sub->add_option("--bytes", o->bytes, "size of one operation")
-      ->type_name("SIZE")
-      ->capture_default_str();
+      ->check(CLI::Range(1.0, 100000.0));
+  sub->add_option("--bytes", o->bytes,
+                  "size of one operation; by default 4M at 250 Mbit/s, and in proportion else")
+      ->type_name("SIZE");
   sub->add_option("--fault-seconds", o->fault_s, "how long each fault lasts")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.5, 3600.0))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include "tools/common/svg.h"
 
@@ -18,7 +19,7 @@ constexpr const char* kOtherColour = "#8a8a8a";
 constexpr double kMega = 1e6;
 // Captions of verdicts, below the numbers of the axis.
 constexpr double kCaptionSize = 12.5, kCaptionLine = 16, kCaptionTop = 42;
-constexpr double kKeyTop = 108;
+constexpr double kKeyTop = 108, kKeyLine = 20;
 
 void shade_faults(Svg* svg, const ChartArea& area, const DemoRecord& record, bool label) {
   for (const DemoFault& fault : record.faults) {
@@ -40,24 +41,31 @@ void shade_faults(Svg* svg, const ChartArea& area, const DemoRecord& record, boo
   }
 }
 
-std::vector<Point> line_of(const ChartArea& area, const DemoCurve& curve, double end_s) {
+// Returns percent of a line.
+double percent(double bytes_per_s, double line_bytes_per_s) {
+  return line_bytes_per_s > 0 ? 100 * bytes_per_s / line_bytes_per_s : 0;
+}
+
+std::vector<Point> line_of(const ChartArea& area, const DemoCurve& curve, double line_bytes_per_s,
+                           double end_s) {
   std::vector<Point> points;
   for (size_t i = 0; i < curve.bytes_per_s.size(); ++i) {
     const double middle = (static_cast<double>(i) + 0.5) * DemoCurve::kBinSeconds;
-    if (middle < end_s) points.push_back(area.at(middle, curve.bytes_per_s[i] / kMega));
+    if (middle >= end_s) continue;
+    points.push_back(area.at(middle, percent(curve.bytes_per_s[i], line_bytes_per_s)));
   }
   return points;
 }
 
 // Returns the line rate of the working NICs, as steps.
 std::vector<Point> what_is_left(const ChartArea& area, const DemoRecord& record) {
-  std::vector<Point> points = {area.at(0, record.line_bytes_per_s / kMega)};
+  std::vector<Point> points = {area.at(0, 100)};
   for (const DemoFault& fault : record.faults) {
-    const double rate = record.line_bytes_per_s - fault.lost_bytes_per_s;
-    points.push_back(area.at(fault.start_s, record.line_bytes_per_s / kMega));
-    points.push_back(area.at(fault.start_s, rate / kMega));
-    points.push_back(area.at(fault.end_s, rate / kMega));
-    points.push_back(area.at(fault.end_s, record.line_bytes_per_s / kMega));
+    const double left = 100 - percent(fault.lost_bytes_per_s, record.line_bytes_per_s);
+    points.push_back(area.at(fault.start_s, 100));
+    points.push_back(area.at(fault.start_s, left));
+    points.push_back(area.at(fault.end_s, left));
+    points.push_back(area.at(fault.end_s, 100));
   }
   points.push_back({area.right(), points.front().y});
   return points;
@@ -95,7 +103,7 @@ void draw_verdicts(Svg* svg, const ChartArea& area, const DemoRecord& record) {
 
 void draw_bus(Svg* svg, const ChartArea& area, const DemoRecord& record, double end_s) {
   if (!record.other.bytes_per_s.empty()) {
-    std::vector<Point> surface = line_of(area, record.other, end_s);
+    std::vector<Point> surface = line_of(area, record.other, record.other_line_bytes_per_s, end_s);
     if (!surface.empty()) {
       surface.insert(surface.begin(), {surface.front().x, area.bottom()});
       surface.push_back({surface.back().x, area.bottom()});
@@ -103,17 +111,17 @@ void draw_bus(Svg* svg, const ChartArea& area, const DemoRecord& record, double 
     }
   }
   svg->polyline(what_is_left(area, record), kLeftColour, 1.2);
-  std::vector<Point> line = line_of(area, record.bus, end_s);
+  std::vector<Point> line = line_of(area, record.bus, record.line_bytes_per_s, end_s);
   if (line.empty()) {
     for (const DemoSample& sample : record.samples) {
-      line.push_back(area.at(sample.t_s, sample.bus_bytes_per_s / kMega));
+      line.push_back(area.at(sample.t_s, percent(sample.bus_bytes_per_s, record.line_bytes_per_s)));
     }
   }
   svg->polyline(line, kBusColour, 2.2);
   draw_verdicts(svg, area, record);
 }
 
-// Draws the key to the lines, below the chart.
+// Draws the key to the lines, below the chart: a line of its own for the other library.
 void draw_key(Svg* svg, const ChartArea& area, const DemoRecord& record) {
   struct Entry {
     std::string text;
@@ -121,17 +129,19 @@ void draw_key(Svg* svg, const ChartArea& area, const DemoRecord& record) {
     double thickness;
     double width;
   };
-  std::vector<Entry> entries = {{"r2ccl", kBusColour, 3, 90},
-                                {"line rate of the NICs that are left", kLeftColour, 1.5, 275}};
-  if (!record.other.bytes_per_s.empty()) {
-    entries.push_back({"the same job under " + record.other_name, "#c9c9c9", 12, 420});
-  }
-  double x = area.left();
-  for (const Entry& entry : entries) {
-    const double y = area.bottom() + kKeyTop;
+  const auto draw = [&](double x, double y, const Entry& entry) {
     svg->line({x, y - 4}, {x + 24, y - 4}, entry.colour, entry.thickness);
     svg->text({x + 31, y}, entry.text);
-    x += entry.width;
+    return x + entry.width;
+  };
+  char line[32];
+  std::snprintf(line, sizeof line, "%.4g MB/s", record.line_bytes_per_s / kMega);
+  const double y = area.bottom() + kKeyTop;
+  const double x =
+      draw(area.left(), y, {"r2ccl, whose line is " + std::string(line), kBusColour, 3, 260});
+  draw(x, y, {"line rate of the NICs that are left", kLeftColour, 1.5, 275});
+  if (!record.other.bytes_per_s.empty()) {
+    draw(area.left(), y + kKeyLine, {"the same job under " + record.other_name, "#c9c9c9", 12, 0});
   }
   TextStyle style;
   style.anchor = Anchor::end;
@@ -161,11 +171,19 @@ void draw_nics(Svg* svg, const ChartArea& area, const DemoRecord& record) {
   }
 }
 
+// Returns the end of the axis of percent.
+double highest_share(const DemoRecord& record) {
+  double top = 100;
+  for (const auto& [curve, line] : {std::pair{&record.bus, record.line_bytes_per_s},
+                                    std::pair{&record.other, record.other_line_bytes_per_s}}) {
+    for (double rate : curve->bytes_per_s) top = std::max(top, percent(rate, line));
+  }
+  // A burst must not squeeze the rest of the curve.
+  return 1.04 * std::min(top, 125.0);
+}
+
 double highest(const DemoRecord& record) {
   double top = record.line_bytes_per_s;
-  for (const DemoCurve* curve : {&record.bus, &record.other}) {
-    for (double rate : curve->bytes_per_s) top = std::max(top, rate);
-  }
   for (const DemoSample& sample : record.samples) {
     double sum = 0;
     for (const auto& nics : sample.nic_bytes_per_s) {
@@ -174,7 +192,6 @@ double highest(const DemoRecord& record) {
       top = std::max(top, sum);
     }
   }
-  // A burst must not squeeze the rest of the curve.
   top = std::min(top, 1.25 * std::max(record.line_bytes_per_s, kMega));
   return std::max(top / kMega * 1.04, 1.0);
 }
@@ -193,12 +210,37 @@ void DemoCurve::add(double start_s, double end_s, double bytes) {
   }
 }
 
+double DemoCurve::mean(double start_s, double end_s) const {
+  double sum = 0;
+  int bins = 0;
+  for (size_t i = 0; i < bytes_per_s.size(); ++i) {
+    const double from = static_cast<double>(i) * kBinSeconds;
+    if (from < start_s || from + kBinSeconds > end_s) continue;
+    sum += bytes_per_s[i];
+    ++bins;
+  }
+  return bins > 0 ? sum / bins : 0;
+}
+
+double share_without_faults(const DemoRecord& record) {
+  constexpr double kSettleS = 1;
+  double begin = 0, sum = 0;
+  int times = 0;
+  for (const DemoFault& fault : record.faults) {
+    const double rate = record.bus.mean(begin, fault.start_s);
+    begin = fault.end_s + kSettleS;
+    if (rate <= 0) continue;
+    sum += rate;
+    ++times;
+  }
+  return times > 0 && record.line_bytes_per_s > 0 ? sum / times / record.line_bytes_per_s : 0;
+}
+
 std::string draw_demo(const DemoRecord& record) {
   Svg svg(kWidth, kHeight, record.title);
   double end = record.samples.empty() ? 1 : record.samples.back().t_s;
-  double top = highest(record);
-  ChartArea bus({kLeft, 130}, kWidth - kLeft - kRight, 270, {0, end}, {0, top});
-  ChartArea nics({kLeft, 540}, kWidth - kLeft - kRight, 180, {0, end}, {0, top});
+  ChartArea bus({kLeft, 140}, kWidth - kLeft - kRight, 260, {0, end}, {0, highest_share(record)});
+  ChartArea nics({kLeft, 555}, kWidth - kLeft - kRight, 165, {0, end}, {0, highest(record)});
   TextStyle heading;
   heading.size = 20;
   heading.bold = true;
@@ -207,9 +249,10 @@ std::string draw_demo(const DemoRecord& record) {
   TextStyle below;
   below.size = 14;
   svg.text({kLeft, 68}, record.subtitle, below);
+  svg.text({kLeft, 90}, record.remark, below);
   shade_faults(&svg, bus, record, true);
   shade_faults(&svg, nics, record, false);
-  bus.draw_axes(&svg, "", "bus bandwidth, MB/s");
+  bus.draw_axes(&svg, "", "bus bandwidth, % of the line");
   nics.draw_axes(&svg, "seconds", "sent by h" + std::to_string(record.victim_host) + ", MB/s");
   draw_bus(&svg, bus, record, end);
   draw_key(&svg, bus, record);

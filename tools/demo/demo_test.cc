@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "tools/common/svg.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/demo_gloo.h"
+#include "tools/demo/demo_rate.h"
 #include "tools/demo/demo_record.h"
 #include "tools/demo/demo_schedule.h"
 #include "tools/demo/demo_stage.h"
@@ -77,6 +79,91 @@ TEST(DemoCurve, SpreadsTheBytesOfAnOperationOverItsTime) {
   EXPECT_NEAR(curve.bytes_per_s[3], 50, 1e-9);
   curve.add(1, 1, 20);  // took no time, so it has no rate
   EXPECT_EQ(curve.bytes_per_s.size(), 4u);
+}
+
+TEST(DemoRate, KeepsTheRateOfAJobThatReachesItsLine) {
+  EXPECT_EQ(lower_demo_rate(kDemoRateMbit, 0.95), std::nullopt);
+  EXPECT_EQ(lower_demo_rate(50, 0.9), std::nullopt);
+}
+
+TEST(DemoRate, LeavesTheProcessorRoomWhereItIsTheLimit) {
+  for (const double share : {0.01, 0.1, 0.3, 0.5, 0.7, 0.84}) {
+    const std::optional<double> lower = lower_demo_rate(kDemoRateMbit, share);
+    ASSERT_TRUE(lower.has_value()) << share;
+    EXPECT_TRUE(*lower <= 0.7 * kDemoRateMbit * share || *lower == 20) << share << " " << *lower;
+  }
+  EXPECT_EQ(lower_demo_rate(20, 0.01), std::nullopt);  // the lowest
+}
+
+TEST(DemoRate, ComesToAnEnd) {
+  double rate = kDemoRateMbit;
+  int steps = 0;
+  for (; const std::optional<double> lower = lower_demo_rate(rate, 0.6); ++steps) {
+    ASSERT_LT(*lower, rate);
+    rate = *lower;
+  }
+  EXPECT_LT(steps, 10);
+}
+
+TEST(DemoRate, AnOperationTakesAsLongAtEachRate) {
+  EXPECT_EQ(demo_bytes(kDemoRateMbit), "4M");
+  EXPECT_EQ(demo_bytes(1000), "4M");
+  EXPECT_EQ(demo_bytes(100), "2M");
+  EXPECT_EQ(demo_bytes(20), "256K");
+  EXPECT_EQ(demo_bytes(1), "64K");
+}
+
+TEST(DemoRate, CountsTheTimeBetweenOperationsToo) {
+  const std::string file = ::testing::TempDir() + "demo_rate_test.operations";
+  std::ofstream(file, std::ios::trunc) << "1 100 10.0 0 500000\n2 100 11.5 0 500000\nrubbish\n";
+  EXPECT_DOUBLE_EQ(logged_rate(file, 1.5), 150);
+  EXPECT_EQ(logged_rate(file + ".missing", 1.5), 0);
+}
+
+TEST(DemoRecord, KnowsTheShareOfTheLineWithoutFaults) {
+  DemoRecord record;
+  record.line_bytes_per_s = 100;
+  EXPECT_EQ(share_without_faults(record), 0);
+  record.bus.add(0, 2, 2 * 80);  // well
+  record.bus.add(2, 4, 2 * 10);  // a fault, and a second to settle
+  record.bus.add(4, 6, 2 * 60);  // well
+  record.faults.push_back({2, 3, "h2 nic1: link down"});
+  record.faults.push_back({6, 7, "h2 nic2: link down"});
+  EXPECT_NEAR(share_without_faults(record), 0.7, 0.02);
+}
+
+// Returns the y coordinates of a polyline of this colour.
+std::vector<double> heights_of(const std::string& picture, const std::string& before) {
+  std::vector<double> heights;
+  const size_t at = picture.find(before);
+  if (at == std::string::npos) return heights;
+  const size_t points = picture.rfind("points=\"", at) + 8;
+  std::istringstream words(picture.substr(points, picture.find('"', points) - points));
+  for (std::string word; words >> word;) {
+    heights.push_back(std::stod(word.substr(word.find(',') + 1)));
+  }
+  return heights;
+}
+
+TEST(DemoRecord, DrawsEachLibraryInPercentOfItsOwnLine) {
+  DemoRecord record;
+  record.line_bytes_per_s = 25e6;
+  record.other_line_bytes_per_s = 125e6;
+  record.other_name = "Gloo, 4 NICs x 250 Mbit/s, in percent of its line";
+  record.samples.push_back({1, 0, {{1e6, 2e6}}});
+  for (int i = 0; i < 10; ++i) {
+    record.bus.bytes_per_s.push_back(20e6);
+    record.other.bytes_per_s.push_back(100e6);
+  }
+  const std::string text = draw_demo(record);
+  EXPECT_NE(text.find("4 NICs x 250 Mbit/s"), std::string::npos);
+  EXPECT_NE(text.find("whose line is 25 MB/s"), std::string::npos);
+  EXPECT_NE(text.find("% of the line"), std::string::npos);
+  const std::vector<double> mine = heights_of(text, "stroke=\"#1f4e9c\" stroke-width=\"2.20\"");
+  const std::vector<double> other = heights_of(text, "fill=\"#8a8a8a\"");
+  ASSERT_EQ(mine.size(), 10U) << text;
+  ASSERT_EQ(other.size(), 12U);
+  EXPECT_NEAR(mine[5], other[5], 0.01);  // both at 80 %
 }
 
 TEST(DemoGloo, CoversTheWholeDemo) {
