@@ -18,12 +18,13 @@ except ModuleNotFoundError as _error:
 if _dist is not None and _dist.is_available():
     from r2ccl.communicator import Config
     from r2ccl.errors import AbortedError, R2cclError, RemoteRankError, WaitTimeoutError
-    from r2ccl.group_health import Health, Path, Verdict, health, on_verdict, report
+    from r2ccl.group_health import (Health, Path, Verdict, health, last_error, on_verdict,
+                                    report)
     from r2ccl.process_group import ProcessGroupR2ccl, register
 
     register()
     __all__ = ["AbortedError", "Config", "Health", "Path", "ProcessGroupR2ccl", "R2cclError",
                "RemoteRankError", "Verdict", "WaitTimeoutError", "__version__", "health",
-               "on_verdict", "report"]
+               "last_error", "on_verdict", "report"]
 else:
     __all__ = ["__version__"]

@@ -102,7 +102,7 @@ class Communicator:
 
     def failure(self):
         """Returns the exception for the error that ended this communicator, or None."""
-        info = errors.last_error(self.library, self.handle)
+        info = errors.info_of(self.library, self.handle)
         if info.code == c_api.r2cclSuccess:
             return None
         ranks = [rank for rank in info.ranks[:info.rank_count] if rank >= 0]
@@ -137,8 +137,10 @@ class Communicator:
             self.handle, ctypes.byref(number)))
         return number.value
 
-    def abort(self):
-        errors.check(self.library, self.library.calls.r2cclCommAbort(self.handle))
+    def abort(self, reason=None):
+        """Ends the communicator at once. The error of the other ranks has the reason."""
+        words = None if reason is None else reason.replace("\0", "?").encode(errors="replace")
+        errors.check(self.library, self.library.calls.r2cclCommAbortWith(self.handle, words))
 
     def destroy(self):
         """Ends the communicator in order; waits for the other ranks. Frees it in any case."""

@@ -3,6 +3,7 @@ fault. All but a wrong argument are torch.distributed.DistBackendError, so a Run
 
 import builtins
 import ctypes
+import sys
 
 import torch.distributed as dist
 
@@ -43,7 +44,7 @@ CLASSES = {
 }
 
 
-def last_error(library, comm=None):
+def info_of(library, comm=None):
     """Returns the r2cclErrorInfo_t of this thread's last error, or of the one that ended `comm`."""
     info = c_api.r2cclErrorInfo_t()
     info.size = ctypes.sizeof(info)
@@ -61,6 +62,13 @@ def make(code, text, ranks=()):
     return error
 
 
+def copy_of(error):
+    """Returns an equal exception without a traceback, which would keep the variables of frames."""
+    made = type(error)(*error.args)
+    vars(made).update(vars(error))
+    return made
+
+
 def make_timeout(text, ranks):
     """Returns the exception for ranks that are late."""
     return make(c_api.r2cclTimeout, text, ranks)
@@ -68,12 +76,33 @@ def make_timeout(text, ranks):
 
 def from_last(library, code):
     """Returns the exception for the call of this thread that has just failed with `code`."""
-    info = last_error(library)
+    info = info_of(library)
     text = info.text.decode(errors="replace")
     if not text:
         text = library.starts.r2cclGetErrorString(code).decode()
     ranks = [rank for rank in info.ranks[:min(info.rank_count, len(info.ranks))] if rank >= 0]
     return make(code, text, ranks)
+
+
+def program_error():
+    """Returns the exception that this thread handles; None without one. An exit that an exception
+    has led to counts as that exception."""
+    error = sys.exc_info()[1]
+    while isinstance(error, SystemExit) and error.code not in (None, 0) and error.__context__:
+        error = error.__context__
+    return None if isinstance(error, SystemExit) else error
+
+
+def reason_of(error):
+    """Returns the words for the other ranks, in one line, about an exception that ends this one;
+    None without one."""
+    if error is None:
+        return None
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # of the program's own class
+        text = ""
+    return f"raised {type(error).__name__}" + (f": {text}" if text else "")
 
 
 def check(library, code):

@@ -6,6 +6,8 @@ While a future lasts longer than a second, a further thread waits in C for the c
 whose timeout comes first: only such a wait makes r2ccl ask for the rank that is late.
 """
 
+import functools
+import itertools
 import math
 import os
 import select
@@ -14,7 +16,7 @@ import time
 
 import torch
 
-from r2ccl.errors import WaitTimeoutError
+from r2ccl import errors
 
 LONG_WAIT_S = 1.0
 BRIEF_WAIT_MS = 20  # the shortest wait that asks for the rank that is late
@@ -26,6 +28,32 @@ def new(outputs):
     if devices:
         return torch.futures.Future(devices=[torch.device("cuda", index) for index in devices])
     return torch.futures.Future()
+
+
+# Its throw(error) raises the error in C, and adds no frame: a generator that has ended runs none.
+_ENDED = (nothing for nothing in ())
+next(_ENDED, None)
+
+
+class Outcome:
+    """The value of a future, or its error, which a callback of the future takes.
+
+    torch puts the frames of a callback that raises into its error's text, where the user of DDP
+    reads it. So take() is a function of C, and calls no function of Python."""
+
+    def __init__(self):
+        self._parts = []  # one, once it is known
+        chain = itertools.chain.from_iterable(self._parts)
+        self.take = functools.partial(next, chain)  # (promise)
+
+    def set(self, value):
+        self._parts.append([value])
+
+    def fail(self, error):
+        # The error has a traceback if a wait has raised it.
+        bare = errors.copy_of(error) if isinstance(error, errors.R2cclError) else RuntimeError(
+            f"{type(error).__name__}: {error}")
+        self._parts.append(map(_ENDED.throw, [bare]))
 
 
 class Watched:
@@ -181,7 +209,7 @@ class Poller:
         error = None
         try:
             work.block(left_ms)
-        except WaitTimeoutError as late:
+        except errors.WaitTimeoutError as late:
             error = late
         with self._lock:
             watched.waited.discard(work)

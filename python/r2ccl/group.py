@@ -34,6 +34,7 @@ class Group:
         self._factors = []  # the PREMUL_SUMs of calls that have not started
         self._record = record
         self._dump = None  # the path of the record after the error that ended the group
+        self.last_error = None  # the exception of the last operation that failed
         self._given_up = set()  # the entries of operations whose wait has ended before them
         self._descriptor = None
 
@@ -92,14 +93,18 @@ class Group:
             self._dump = recorder.dump(self._record.global_rank())
             if code != c_api.r2cclAborted:  # the program's own wish
                 log.error("r2ccl: group %s, rank %d: %s", self._record.name, self._rank, error)
-        return _with_record(error, self._dump)
+        return self._note(_with_record(error, self._dump))
 
     def wait_timed_out(self, entry, error):
         """Returns the exception for a wait of this thread whose bound has passed."""
         self.give_up(entry)
         error.args = (f"{entry.name}: the timeout has passed. {error}",)
         entry.error = str(error)
-        return _with_record(error, recorder.dump(self._record.global_rank()))
+        return self._note(_with_record(error, recorder.dump(self._record.global_rank())))
+
+    def _note(self, error):
+        self.last_error = errors.copy_of(error)  # which keeps no frames, and so no tensors
+        return error
 
     def give_up(self, entry):
         """A caller no longer waits for an operation, which may never end."""

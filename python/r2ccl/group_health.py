@@ -127,7 +127,8 @@ class Health:
             path.state in ("up", "standby") for path in self.paths)
 
 
-def _communicator(group, name):
+def _member(group, name):
+    """Returns the ProcessGroupR2ccl for a caller's group."""
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("there is no process group: call torch.distributed.init_process_group")
@@ -135,7 +136,20 @@ def _communicator(group, name):
         raise ValueError(f"{name}: this rank is not in the group. Only its members may ask")
     if not hasattr(group, "open_communicator"):
         raise TypeError(f"the group's backend is {dist.get_backend(group)}, not r2ccl")
-    return group.open_communicator(name)
+    return group
+
+
+def _communicator(group, name):
+    return _member(group, name).open_communicator(name)
+
+
+def last_error(group=None):
+    """Returns the exception of the last operation of a group that failed, by default of the default
+    group: an R2cclError, with its ranks. None where none has failed.
+
+    For a handler that got torch's RuntimeError, whose text alone is r2ccl's: from a future, or from
+    the backward pass of DDP. Raises TypeError and ValueError as health()."""
+    return _member(group, "last_error").last_error
 
 
 def health(group=None):

@@ -2,6 +2,8 @@
 
 import atexit
 import datetime
+import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import time
@@ -23,9 +25,20 @@ def _end_all(process):
     the other ranks hear of it."""
     if os.getpid() != process:  # a forked child has none
         return
-    failed = getattr(sys, "last_value", None) is not None
+    error = getattr(sys, "last_value", None) or errors.program_error()
     for group in list(_open_groups.values()):
-        group.abort() if failed else group.shutdown()
+        group.shutdown() if error is None else group.abort(errors.reason_of(error))
+
+
+def _at_exit():
+    """Calls _end_all at the end of this process."""
+    process = os.getpid()
+    if multiprocessing.parent_process() is not None:
+        # A child of multiprocessing, such as one of torch's spawn, runs no atexit function.
+        multiprocessing.util.Finalize(None, _end_all, args=(process,), exitpriority=0)
+        return
+    atexit.unregister(_end_all)
+    atexit.register(_end_all, process)
 
 
 class Lifecycle(Group):
@@ -35,8 +48,7 @@ class Lifecycle(Group):
         super()._open(communicator, timeout, record)
         self.listeners = group_health.Listeners(communicator, record.name)
         if not _open_groups:
-            atexit.unregister(_end_all)
-            atexit.register(_end_all, os.getpid())
+            _at_exit()
         _open_groups[id(self)] = self
 
     def open_communicator(self, name):
@@ -55,11 +67,14 @@ class Lifecycle(Group):
             return self.abort()
         self._close(Communicator.destroy)
 
-    def abort(self):
+    def abort(self, reason=None):
         """Ends the group at once. Its operations fail here with AbortedError, and on the other
-        ranks with RemoteRankError, which names this rank."""
+        ranks with RemoteRankError, which names this rank and the reason: by default the type and
+        the text of the exception that the caller handles."""
+        words = reason or errors.reason_of(errors.program_error())
+
         def end(communicator):
-            communicator.abort()
+            communicator.abort(words)
             communicator.destroy()
         self._close(end)
 

@@ -1,6 +1,8 @@
 """The class that torch.distributed gets for the backend "r2ccl"."""
 
 import datetime
+import logging
+import sys
 
 import torch
 import torch.distributed as dist
@@ -12,7 +14,10 @@ from r2ccl.group import milliseconds
 from r2ccl.lifecycle import Lifecycle
 from r2ccl.messages import Messages
 
+log = logging.getLogger("torch.distributed.r2ccl")
 NAME = "r2ccl"
+# Older torch gives all devices of a group to a backend that is a Python class.
+TAKES_ALL_DEVICES = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
 
 
 class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
@@ -147,9 +152,31 @@ def create(options, backend_options=None):
     is_default = not ranks  # torch lists none for the group of all
     record = recorder.Recorder(options.group_id, ranks or list(range(size)), rank)
     group = ProcessGroupR2ccl(communicator, store, options.timeout, record)
+    warn_of_other_backends(rank)
     if is_default:
         group.listeners.start()  # its verdicts are those of all groups
     return group
+
+
+def other_backends(frame):
+    """Returns "cpu:gloo" for a group of the backends "cpu:gloo,cuda:r2ccl", whose maker is one of
+    the callers of this frame; "" for a group of r2ccl alone. torch hands the map to no backend."""
+    while frame is not None:
+        devices = getattr(frame.f_locals.get("backend_config"), "device_backend_map", None)
+        if isinstance(devices, dict):
+            return ",".join(f"{device}:{name}" for device, name in devices.items() if name != NAME)
+        frame = frame.f_back
+    return ""
+
+
+def warn_of_other_backends(rank):
+    """Says that r2ccl takes the tensors that the caller meant for another backend."""
+    others = other_backends(sys._getframe(1)) if TAKES_ALL_DEVICES and rank == 0 else ""
+    if others:
+        log.warning(
+            "r2ccl: torch %s gives all tensors of a group to r2ccl, because r2ccl's group is a "
+            "Python class. So r2ccl takes those of %s, too. For another backend make a second "
+            "group: torch.distributed.new_group(backend=...)", torch.__version__, others)
 
 
 def register():

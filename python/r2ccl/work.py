@@ -130,6 +130,10 @@ class Work(dist.Work):
         """Returns whether a thread has seen that the operation is complete."""
         return self._request is None
 
+    def outputs(self):
+        """Returns the output tensors, which need not be complete."""
+        return self._outputs
+
     def forget_outputs(self):
         """Lets go of the tensors, if the operation is complete. A later future has none."""
         if self._request is None:
@@ -195,8 +199,9 @@ class Work(dist.Work):
             if self._future is not None:
                 return self._future
             # set_exception() would make C++ code that waits, such as DDP, crash.
-            self._promise = futures.new(self._outputs)
-            self._future = self._promise.then(_kept)
+            self._outcome, promise = futures.Outcome(), futures.new(self._outputs)
+            self._promise = promise
+            self._future = promise.then(self._outcome.take)
         if self._request is None:
             self._keep_promise()
         else:
@@ -214,15 +219,12 @@ class Work(dist.Work):
             return
         if self._copies:
             cuda.join(self._copies)
-        promise.set_result(error or self._error or self._outputs)
-
-
-def _kept(promise):
-    """Returns the value of a promise. Raises it where it is an exception."""
-    value = promise.value()
-    if isinstance(value, Exception):
-        raise value
-    return value
+        error = error or self._error
+        if error is None:
+            self._outcome.set(self._outputs)
+        else:
+            self._outcome.fail(error)
+        promise.set_result([] if error else self._outputs)
 
 
 class WorkSet(dist.Work):
@@ -248,6 +250,10 @@ class WorkSet(dist.Work):
             raise first
         return True
 
+    def outputs(self):
+        """As Work.outputs, of all."""
+        return [tensor for work in self._works for tensor in work.outputs()]
+
     def forget_outputs(self):
         """As Work.forget_outputs, for all."""
         for work in self._works:
@@ -272,7 +278,17 @@ class WorkSet(dist.Work):
     def get_future(self):
         """Returns a torch.futures.Future of the list of all output tensors."""
         if self._future is None:
+            outcome, promise = futures.Outcome(), futures.new(self.outputs())
+            self._future = promise.then(outcome.take)
+
+            def keep_promise(ended):
+                tensors = []
+                try:
+                    tensors = [tensor for part in ended.value() for tensor in part.value()]
+                    outcome.set(tensors)
+                except RuntimeError as error:
+                    outcome.fail(self.exception() or error)
+                promise.set_result(tensors)
             parts = torch.futures.collect_all([work.get_future() for work in self._works])
-            self._future = parts.then(
-                lambda ended: [tensor for part in ended.value() for tensor in part.value()])
+            parts.add_done_callback(keep_promise)
         return self._future

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 COMMAND = os.environ.get("R2CCL", str(ROOT / "build/r2ccl"))
@@ -32,7 +33,36 @@ def torchrun(script, *options):
                ROOT / "examples/pytorch" / script, *options)
 
 
+def first_script(page):
+    """Returns the first script of Python in a document of the repository."""
+    return re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL).group(1)
+
+
 class ScriptsTest(unittest.TestCase):
+    def test_the_lines_of_the_documents_show_a_result(self):
+        script = first_script("README.md")
+        self.assertEqual(script, first_script("docs/pytorch.md"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "train.py")
+            path.write_text(script)
+            said = torchrun(path)
+        losses = [float(text) for text in re.findall(r"step +\d+: loss (\d+\.\d+)", said)]
+        self.assertEqual(len(losses), 5, said)
+        self.assertLess(losses[-1], losses[0] / 2)
+
+    def test_a_record_replaces_that_of_an_earlier_run_and_goes_on_after_a_restart(self):
+        with mock.patch.object(sys, "path", [str(ROOT / "examples/pytorch"), *sys.path]):
+            import steplog
+        with tempfile.TemporaryDirectory() as folder:
+            lines = []
+            for restarts in ("0", "0", "1"):
+                with mock.patch.dict(os.environ, TORCHELASTIC_RESTART_COUNT=restarts):
+                    log = steplog.StepLog(f"{folder}/record.%r", 3)
+                    log.write(step=0)
+                    log.file.close()
+                lines.append(len(pathlib.Path(folder, "record.3").read_text().splitlines()))
+        self.assertEqual(lines, [1, 1, 2])
+
     def weights(self, *command):
         """Returns the hash of the weights, on which both ranks agree."""
         # The ranks share a pipe, and one may write between another's text and its end of line.

@@ -103,7 +103,68 @@ class ExitTest(unittest.TestCase):
         self.assertLess(time.monotonic() - started, 60)
         self.assertNotEqual((code0, code1), (0, 0))
         self.assertIn("a mistake of the script", error1)
-        self.assertRegex(error0, r"RemoteRankError: rank 1 .*aborted")
+        self.assertRegex(error0, r"RemoteRankError: rank 1 .* aborted: raised ValueError: a mistake")
+
+    def test_a_handler_of_ddps_error_gets_the_typed_one_and_the_other_ranks_exception(self):
+        (code, error, output), _ = run("""
+            import json
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+            loss = model(torch.ones(2, 4)).sum()
+            print(json.dumps(r2ccl.last_error()))
+            dist.send(torch.ones(1), 1) if rank == 0 else dist.recv(torch.ones(1), 0)
+            if rank == 1:
+                time.sleep(0.5)  # usually rank 0 waits in backward() by now
+                raise KeyError("a broken\\nbatch\\x1b[31m" + 5000 * "!")
+            try:
+                loss.backward()
+            except RuntimeError as error:
+                typed = r2ccl.last_error()
+                print(json.dumps([str(error), str(typed), type(typed).__name__, typed.ranks]))
+        """, 2)
+        self.assertEqual(code, 0, error)
+        before, after = map(json.loads, output.splitlines())
+        self.assertIsNone(before)
+        text, typed_text, name, ranks = after
+        self.assertEqual((name, ranks), ("RemoteRankError", [1]))
+        self.assertRegex(typed_text, r"^rank 1 .* aborted: raised KeyError: '?a broken")
+        self.assertLess(len(typed_text), 1500)
+        self.assertTrue(typed_text.isprintable(), typed_text)
+        self.assertTrue(text.endswith(typed_text), text)
+
+    def test_a_child_of_multiprocessing_that_raises_ends_the_others_with_its_exception(self):
+        # It runs no function of atexit, on which other processes rely.
+        code = """
+            import multiprocessing, os, sys, torch, torch.distributed as dist, r2ccl
+            def child(rank, wrapped):
+                os.environ["RANK"] = str(rank)
+                dist.init_process_group("r2ccl")
+                try:
+                    if rank == 1:
+                        raise ValueError("a mistake of the child")
+                except ValueError:
+                    if wrapped:
+                        sys.exit(1)  # as the children of torch.multiprocessing.spawn do
+                    raise
+                try:
+                    dist.all_reduce(torch.ones(3))
+                except r2ccl.RemoteRankError as error:
+                    print(error, flush=True)
+            context = multiprocessing.get_context("fork")
+            children = [context.Process(target=child, args=(rank, sys.argv[1:] == ["wrapped"]))
+                        for rank in (0, 1)]
+            for each in children: each.start()
+            for each in children: each.join()
+            print([each.exitcode for each in children])
+        """
+        for words in ([], ["wrapped"]):
+            with self.subTest(words=words):
+                env = {**environment(), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                       "MASTER_PORT": str(free_port())}
+                done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *words], env=env,
+                                      capture_output=True, text=True, timeout=120, check=False)
+                self.assertRegex(done.stdout, r"^rank 1 .* aborted: raised ValueError: a mistake",
+                                 done.stderr)
+                self.assertTrue(done.stdout.endswith("[0, 1]\n"), done.stdout + done.stderr)
 
     def test_a_rank_that_is_killed_is_named_recorded_and_logged(self):
         port = free_port()
@@ -247,6 +308,19 @@ class InstallationTest(unittest.TestCase):
         # An installed wheel has called the hook already.
         done = self.python(textwrap.dedent(code), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
         self.assertEqual(done.stdout, "False\n[1.0, 1.0] r2ccl\n", done.stderr)
+
+    def test_a_map_of_devices_that_torch_does_not_honour_is_told(self):
+        code = """
+            import torch, torch.distributed as dist, r2ccl
+            dist.init_process_group("{}", store=dist.HashStore(), rank=0, world_size=1)
+            dist.all_reduce(torch.ones(2))
+        """
+        for backends, others in (("cpu:gloo,cuda:r2ccl", "cpu:gloo"), ("cpu:r2ccl,cuda:r2ccl", ""),
+                                 ("r2ccl", "")):
+            done = self.python(textwrap.dedent(code).format(backends))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("So r2ccl takes those of cpu:gloo, too" in done.stderr, others != "",
+                             done.stderr)
 
     def test_info(self):
         done = subprocess.run([sys.executable, "-m", "r2ccl.info", "--json"], env=environment(),
