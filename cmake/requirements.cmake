@@ -1,6 +1,7 @@
 # The errors of a missing compiler or library. They name the Debian packages that bring it, because
 # `pip install .` shows them to people who have not read how r2ccl is built.
-set(R2CCL_REMEDY "On Debian, as root:\n  apt-get install g++ make pkg-config libsodium-dev libhwy-dev")
+set(R2CCL_REMEDY "On Debian, as root:\n  apt-get install g++ make pkg-config libsodium-dev libhwy-dev \
+libcli11-dev nlohmann-json3-dev libtomlplusplus-dev")
 
 # r2ccl_require(FOUND THING): ends with an error where the variable FOUND is false.
 function(r2ccl_require found thing)

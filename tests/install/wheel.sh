@@ -37,21 +37,39 @@ venv/bin/python -m r2ccl.info
 sums=$(venv/bin/python "$here/wheel_job.py")
 [ "$sums" = $'3.0 21.0 201.0\n3.0 21.0 201.0' ] || fail "the sums are: $sums"
 
+echo "== it has the command"
+said=$(venv/bin/r2ccl --version)
+[[ $said == *" 0."* ]] || fail "r2ccl --version says: $said"
+venv/bin/r2ccl info >/dev/null
+venv/bin/r2ccl bench -p 2 -b 1K -n 1 >/dev/null
+status=0
+venv/bin/r2ccl bench --no-such-option >/dev/null 2>&1 || status=$?
+[ "$status" -eq 2 ] || fail "the command's exit status is $status"
+
 echo "== its files"
 for file in py.typed c_api.py; do
   [ -f "$site/$file" ] || fail "no $file"
 done
 # Not one symbol but those of the API: the tests and the tools are not in it, nor is its debug table.
-! readelf -WS "$site/libr2ccl.so" | grep -q '\.symtab' || fail "the library is not stripped"
-foreign=$(nm -D --defined-only "$site/libr2ccl.so" | awk '$2 != "A" { print $3 }' |
+for file in libr2ccl.so.0 bin/r2ccl; do
+  ! readelf -WS "$site/$file" | grep -q '\.symtab' || fail "$file is not stripped"
+done
+[[ $(readelf -d "$site/bin/r2ccl") == *'[$ORIGIN/..]'* ]] ||
+  fail "the command looks for libraries in: $(readelf -d "$site/bin/r2ccl" | grep -i path)"
+foreign=$(nm -D --defined-only "$site/libr2ccl.so.0" | awk '$2 != "A" { print $3 }' |
   grep -v '^r2ccl[A-Z]' || true)
 [ -z "$foreign" ] || fail "symbols that are not API: $foreign"
-extra=$(find "$site" -type f ! -name '*.py' ! -name '*.pyc' ! -name py.typed ! -name libr2ccl.so)
+extra=$(find "$site" -type f ! -name '*.py' ! -name '*.pyc' ! -name py.typed ! -name libr2ccl.so.0 \
+  ! -path '*/bin/r2ccl')
 [ -z "$extra" ] || fail "files that do not belong there: $extra"
 info=$(echo "$site"/../r2ccl-*.dist-info)
 cmp "$root/LICENSE" "$info/licenses/LICENSE"
 [ "$(grep -c '^r2ccl = r2ccl_autoload:register' "$info/entry_points.txt")" = 2 ] ||
   fail "the entry points are: $(cat "$info/entry_points.txt")"
+
+rm "$site/bin/r2ccl"
+said=$(! venv/bin/r2ccl info 2>&1) || fail "without its program the command ends well"
+[[ $said == *"without the command"*"pip install"* ]] || fail "without its program the command says: $said"
 
 echo "== the hook of import torch raises nothing, even where torch is broken"
 mkdir broken
