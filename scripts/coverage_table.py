@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/coverage.md: the collectives, types, reductions and faults that have run together,
+"""Writes build/coverage.md: the collectives, types, reductions and faults that have run together,
 with every element checked, in simulated seeds and on real sockets in the lab. An input that is not
 given leaves its part of the page as it is.
 
@@ -28,7 +28,7 @@ LAB_HEADING = "## On real sockets\n"
 LAB_HEAD = """
 Written by `scripts/coverage_table.py --lab` from the lines of
 `tests/process/collective_fault_test.py` at commit {commit}: real processes and kernels in the
-[lab](lab.md), {operations} operations and {elements} elements, {wrong} of them wrong. A number is
+lab, {operations} operations and {elements} elements, {wrong} of them wrong. A number is
 that of the operations which ran while the fault was in force, for the type that had fewest: each
 cell stands for {types} types, and for the {integers} integer types where the reduction is bitwise.
 A dash marks a cell in which a type was missing or wrong. A fault hits one NIC unless its name says
@@ -120,7 +120,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("json", type=pathlib.Path, nargs="?")
     p.add_argument("--lab", type=pathlib.Path)
-    p.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/coverage.md")
+    p.add_argument("--output", type=pathlib.Path, default=ROOT / "build/coverage.md")
     options = p.parse_args()
     if not (options.json or options.lab):
         p.error("it needs JSON or --lab")
