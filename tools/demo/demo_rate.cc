@@ -26,7 +26,7 @@ constexpr std::array kRates = {250.0, 200.0, 150.0, 100.0, 75.0, 50.0, 40.0, 30.
 constexpr double kLineShare = 0.85, kLineShareLower = 0.7;
 // The rate that a processor drives varies with the other work of the machine, and a byte costs more
 // at a lower rate.
-constexpr double kHeadroom = 0.6;
+constexpr double kHeadroom = 0.45;
 constexpr double kProbeSeconds = 2;
 constexpr double kProbeLimitS = 60;  // with the start of the ranks
 constexpr int kProbesMax = 3;

@@ -90,7 +90,7 @@ TEST(DemoRate, LeavesTheProcessorRoomWhereItIsTheLimit) {
   for (const double share : {0.01, 0.1, 0.3, 0.5, 0.7, 0.84}) {
     const std::optional<double> lower = lower_demo_rate(kDemoRateMbit, share);
     ASSERT_TRUE(lower.has_value()) << share;
-    EXPECT_TRUE(*lower <= 0.7 * kDemoRateMbit * share || *lower == 20) << share << " " << *lower;
+    EXPECT_TRUE(*lower <= 0.6 * kDemoRateMbit * share || *lower == 20) << share << " " << *lower;
   }
   EXPECT_EQ(lower_demo_rate(20, 0.01), std::nullopt);  // the lowest
 }
