@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes build/coverage.md: the collectives, types, reductions and faults that have run together,
+"""Writes a table of the collectives, types, reductions and faults that have run together,
 with every element checked, in simulated seeds and on real sockets in the lab. An input that is not
 given leaves its part of the page as it is.
 
