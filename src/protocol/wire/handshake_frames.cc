@@ -242,7 +242,10 @@ Status FrameAssembler::check_magic() const {
 }
 
 Status FrameAssembler::check_type() const {
-  if (type() == wanted_ || type() == HandshakeFrame::refuse) return {};
+  if (type() == wanted_) return {};
+  // Only an acceptor refuses. A REFUSE to an acceptor would put words of a stranger into its log.
+  const bool for_initiator = wanted_ == HandshakeFrame::reply || wanted_ == HandshakeFrame::confirm;
+  if (type() == HandshakeFrame::refuse && for_initiator) return {};
   if (wanted_ == HandshakeFrame::reply && type() == HandshakeFrame::hello) {
     return malformed(
         "it started a handshake of its own on this connection, or our HELLO came back");

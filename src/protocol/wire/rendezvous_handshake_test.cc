@@ -53,6 +53,19 @@ bool mentions(const Status& status, const std::string& words) {
   return status.message().find(words) != std::string::npos;
 }
 
+TEST(RendezvousHandshake, NoAcceptorTakesARefusalWhoseWordsWouldBeAStrangers) {
+  RunIdentity run;
+  run.key = LockedBytes::copy_of(Bytes(kSecretBytes, std::byte{1}));
+  const auto between_ranks = make_acceptor(run, NicId(0), {}, nonce(2));
+  const auto at_rendezvous = make_rendezvous_acceptor(job_with_secret(1), nonce(2));
+  for (Handshake* acceptor : {between_ranks.get(), at_rendezvous.get()}) {
+    acceptor->consume(encode_refusal("call 555 now"));
+    EXPECT_EQ(acceptor->state(), State::failed);
+    EXPECT_TRUE(mentions(acceptor->error(), "REFUSE where HELLO was due"));
+    EXPECT_FALSE(mentions(acceptor->error(), "555")) << acceptor->error().message();
+  }
+}
+
 TEST(RendezvousHandshake, AgreesOnFreshMirroredKeysWithASecretAndWithout) {
   for (const uint8_t secret : {uint8_t{0}, uint8_t{1}}) {
     Ends ends(secret, secret);
