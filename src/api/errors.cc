@@ -4,6 +4,8 @@
 #include <new>
 #include <system_error>
 
+#include "runtime/config/no_thread.h"
+
 namespace r2ccl::api {
 namespace {
 
@@ -56,11 +58,12 @@ r2cclResult_t error(Code code, std::string_view message) noexcept {
 
 r2cclResult_t error_of(const char* function, const std::exception& caught) noexcept {
   const bool memory = dynamic_cast<const std::bad_alloc*>(&caught) != nullptr;
-  const bool system = memory || dynamic_cast<const std::system_error*>(&caught) != nullptr;
+  const auto* refused = dynamic_cast<const std::system_error*>(&caught);
   std::array<char, 512> text{};
-  std::snprintf(text.data(), text.size(), "%s: %s", function,
-                memory ? "out of memory" : caught.what());
-  return error(system ? Code::system : Code::internal, text.data());
+  std::snprintf(text.data(), text.size(), "%s: %s%s", function,
+                memory ? "out of memory" : caught.what(),
+                refused != nullptr ? thread_advice(*refused) : "");
+  return error(memory || refused != nullptr ? Code::system : Code::internal, text.data());
 }
 
 }  // namespace r2ccl::api

@@ -62,7 +62,8 @@ class RendezvousTest : public testing::Test {
     std::vector<std::unique_ptr<Listener>> listeners;
     listeners.push_back(transport_->listen(loopback(port), "").value());
     server_ = std::make_unique<RendezvousServer>(
-        reactor_, std::move(listeners), RendezvousServer::Options{job_, random_nonce, kTimeout});
+        reactor_, std::move(listeners),
+        RendezvousServer::Options{job_, random_nonce, kTimeout, idle_bound_});
     at_ = server_->endpoints().front();
   }
 
@@ -122,6 +123,7 @@ class RendezvousTest : public testing::Test {
   std::unique_ptr<TcpTransport> transport_;
   Reactor reactor_;
   JobIdentity job_;
+  TimeNs idle_bound_ = kNever;
   TimeNs now_ = kSecond;
   Endpoint at_;
   std::unique_ptr<RendezvousServer> server_;

@@ -109,6 +109,7 @@ std::vector<Endpoint> RendezvousServer::endpoints() const {
 
 void RendezvousServer::progress(TimeNs now) {
   if (finished_) return;
+  if (idle_since_ == kNever) idle_since_ = now;
   limiter_.recover(now);
   for (const auto& listen_socket : listen_sockets_) accept_from(*listen_socket, now);
   for (auto it = pending_.begin(); it != pending_.end();) {
@@ -118,7 +119,7 @@ void RendezvousServer::progress(TimeNs now) {
       pending.ready = false;
       stays = serve_in_any_case(pending, now);
     }
-    if (!stays) release_slot(pending);
+    if (!stays) release_slot(pending, now);
     it = stays ? std::next(it) : pending_.erase(it);
   }
   check_times(now);
@@ -138,7 +139,7 @@ bool RendezvousServer::told_all() const {
 
 TimeNs RendezvousServer::next_timeout() const {
   if (finished_) return kNever;
-  TimeNs at = table_deadline_;
+  TimeNs at = std::min(table_deadline_, idle_end());
   for (const auto& listen_socket : listen_sockets_) {
     if (!listen_socket->registration) at = std::min(at, listen_socket->closed_until);
   }
@@ -359,7 +360,13 @@ Status RendezvousServer::check_count(Rank rank, const RankInfo& info, int32_t ra
   return {};
 }
 
-void RendezvousServer::release_slot(const PendingConnection& pending) {
+TimeNs RendezvousServer::idle_end() const {
+  const bool is_unused = slots_.empty() && table_ == nullptr && failure_.ok();
+  if (!is_unused || idle_since_ == kNever || options_.idle_bound == kNever) return kNever;
+  return idle_since_ + options_.idle_bound;
+}
+
+void RendezvousServer::release_slot(const PendingConnection& pending, TimeNs now) {
   const auto found = slots_.find(pending.rank);
   if (found == slots_.end() || found->second.pending != &pending) return;
   found->second.pending = nullptr;
@@ -368,7 +375,9 @@ void RendezvousServer::release_slot(const PendingConnection& pending) {
   if (table_ != nullptr) return;
   lost_[pending.rank] = found->second.who;
   slots_.erase(found);
-  if (slots_.empty()) rank_count_ = 0;
+  if (!slots_.empty()) return;
+  rank_count_ = 0;
+  idle_since_ = now;
 }
 
 void RendezvousServer::tell_refused(PendingConnection& pending, const Status& why, TimeNs now) {
@@ -422,6 +431,7 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
     text += "; " + std::to_string(counters_.refused) +
             " connections were refused, the last because: " + last_refusal_;
   }
+  if (!options_.note.empty()) text += "; " + options_.note;
   return Status(Code::timeout, text).with_ranks(std::move(missing));
 }
 
@@ -429,7 +439,7 @@ void RendezvousServer::check_times(TimeNs now) {
   const bool all_done = table_ != nullptr && std::ranges::all_of(slots_, [](const auto& entry) {
                           return entry.second.acknowledged;
                         });
-  if (all_done || now >= table_deadline_) return finish();
+  if (all_done || now >= table_deadline_ || now >= idle_end()) return finish();
   const PendingConnection* too_late = nullptr;
   for (auto it = pending_.begin(); it != pending_.end();) {
     const PendingConnection& pending = **it;

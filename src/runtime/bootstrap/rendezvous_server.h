@@ -34,6 +34,9 @@ class RendezvousServer {
     // Without a secret: the longest time that an arrival keeps its slot, however much longer it
     // asks for.
     TimeNs open_patience = kNever;
+    // The server ends when no rank has been here for so long, and the job has not met.
+    TimeNs idle_bound = kNever;
+    std::string note{};  // a likely reason why ranks do not come, for the error; empty: none known
   };
   struct Counters {
     uint64_t refused = 0;  // foreign connections, wrong secrets, impossible ranks
@@ -80,7 +83,9 @@ class RendezvousServer {
   Status take_slot(PendingConnection& pending, Arrival arrival, TimeNs now);
   Status check_count(Rank rank, const RankInfo& info, int32_t rank_count) const;
   TimeNs patience(uint32_t left_ms) const;
-  void release_slot(const PendingConnection& pending);
+  void release_slot(const PendingConnection& pending, TimeNs now);
+  // Returns when the server ends if no rank comes; kNever while one is here, or has been served.
+  TimeNs idle_end() const;
   void tell_refused(PendingConnection& pending, const Status& why, TimeNs now);
   void hand_out_table(TimeNs now);
   Status missing_ranks(uint32_t timeout_ms) const;
@@ -101,6 +106,7 @@ class RendezvousServer {
   SealedStream::Body table_;          // set once all ranks have arrived
   Status failure_;                    // set once a rank's timeout passed before that
   TimeNs table_deadline_ = kNever;    // the time to stop serving after either
+  TimeNs idle_since_ = kNever;        // the last time that a rank left; at first, the beginning
   bool finished_ = false;
   Counters counters_;
   std::string last_refusal_;

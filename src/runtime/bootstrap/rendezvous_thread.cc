@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "runtime/config/no_thread.h"
 #include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
@@ -35,7 +36,7 @@ Result<std::unique_ptr<RendezvousThread>> RendezvousThread::start(
     std::thread([raw = server.get()] { raw->run(); }).detach();
     server->started_ = true;
   } catch (const std::system_error& error) {
-    return system_error("cannot start the rendezvous thread", error.code().value());
+    return no_thread("cannot start the rendezvous thread", error);
   }
   return server;
 }
@@ -43,29 +44,36 @@ Result<std::unique_ptr<RendezvousThread>> RendezvousThread::start(
 RendezvousThread::RendezvousThread(std::unique_ptr<Transport> transport,
                                    std::vector<std::unique_ptr<Listener>> listeners,
                                    RendezvousServer::Options options, const Clock& clock)
-    : transport_(std::move(transport)),
-      clock_(clock),
-      reactor_(transport_->poller()),
-      server_(reactor_, std::move(listeners), std::move(options)),
-      endpoints_(server_.endpoints()) {}
+    : clock_(clock),
+      job_id_(options.job.id),
+      work_(std::make_unique<Work>(std::move(transport), std::move(listeners), std::move(options))),
+      endpoints_(work_->server.endpoints()) {}
+
+RendezvousThread::Work::Work(std::unique_ptr<Transport> given,
+                             std::vector<std::unique_ptr<Listener>> listeners,
+                             RendezvousServer::Options options)
+    : transport(std::move(given)),
+      reactor(transport->poller()),
+      server(reactor, std::move(listeners), std::move(options)) {}
 
 RendezvousThread::~RendezvousThread() {
   if (!started_) return;
   stop_.store(true, std::memory_order_release);
-  transport_->poller().wake();
   std::unique_lock lock(mutex_);
+  if (work_ != nullptr) work_->transport->poller().wake();
   end_.wait(lock, [this] { return finished_; });
 }
 
 void RendezvousThread::run() {
   pthread_setname_np(pthread_self(), "r2ccl-meet");
+  RendezvousServer& server = work_->server;
   while (!stop_.load(std::memory_order_acquire)) {
     try {
-      server_.progress(clock_.now());
-      if (server_.finished()) break;
-      set_told_all(server_.told_all());
-      const TimeNs at = server_.next_timeout();
-      reactor_.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
+      server.progress(clock_.now());
+      if (server.finished()) break;
+      set_told_all(server.told_all());
+      const TimeNs at = server.next_timeout();
+      work_->reactor.poll(at == kNever ? kNever : std::max<TimeNs>(0, at - clock_.now()));
     } catch (const std::exception&) {
       // The ranks ask again, and memory may be back by then.
       std::unique_lock lock(mutex_);
@@ -74,6 +82,7 @@ void RendezvousThread::run() {
   }
   // The thread's last access to this object: the destructor waits for it.
   std::lock_guard lock(mutex_);
+  work_.reset();
   finished_ = true;
   end_.notify_all();
 }

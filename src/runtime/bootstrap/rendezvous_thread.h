@@ -2,10 +2,12 @@
 // return before the ranks, and its caller among them, connect.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "runtime/bootstrap/rendezvous_server.h"
@@ -26,6 +28,7 @@ class RendezvousThread {
   RendezvousThread& operator=(const RendezvousThread&) = delete;
 
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+  std::span<const std::byte, kJobIdBytes> job_id() const { return job_id_; }
   // True when all ranks have the table, or its time is over.
   bool finished() const;
   // Waits for finished(), or until all waiting ranks know that the job cannot start. Returns false
@@ -39,13 +42,21 @@ class RendezvousThread {
   void run();
   void set_told_all(bool told);
 
-  std::unique_ptr<Transport> transport_;
+  // The thread's end gives these descriptors back, for the object may live on.
+  struct Work {
+    Work(std::unique_ptr<Transport> transport, std::vector<std::unique_ptr<Listener>> listeners,
+         RendezvousServer::Options options);
+    std::unique_ptr<Transport> transport;
+    Reactor reactor;
+    RendezvousServer server;
+  };
+
   const Clock& clock_;
-  Reactor reactor_;
-  RendezvousServer server_;  // used only by the thread once it runs
+  const std::array<std::byte, kJobIdBytes> job_id_;
+  std::unique_ptr<Work> work_;  // used only by the thread once it runs; null after its end
   const std::vector<Endpoint> endpoints_;
   std::atomic<bool> stop_{false};  // set by the destructor, read by the thread after a wake
-  mutable std::mutex mutex_;       // guards told_all_ and finished_
+  mutable std::mutex mutex_;       // guards told_all_, finished_ and the end of work_
   mutable std::condition_variable end_;
   bool told_all_ = false;
   bool finished_ = false;
