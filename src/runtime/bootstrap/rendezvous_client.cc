@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "protocol/wire/key_schedule.h"
 #include "runtime/config/duration_text.h"
 
@@ -19,11 +21,17 @@ constexpr TimeNs kCloseWait = 1 * kSecond;
 // A wait that may be in vain asks so often whether it is.
 constexpr TimeNs kInVainInterval = 50 * kMillisecond;
 
-std::string advice(int connect_error) {
+constexpr const char* kUnproven = " (this peer has not proved that it belongs to this job)";
+
+std::string advice(int connect_error, const Endpoint& to) {
   switch (connect_error) {
     case ECONNREFUSED:
+      if (is_loopback(to.address)) {
+        return " (nothing listens there: does rank 0, or the process that made the unique id, run "
+               "on this host? If not, the ranks must meet at an address that all hosts reach)";
+      }
       return " (nothing listens there: does the process that made the unique id, usually rank 0, "
-             "still run?)";
+             "still run, and has its id been used within R2CCL_INIT_TIMEOUT_S?)";
     case ENETUNREACH:
     case EHOSTUNREACH:
       return " (no route: name an interface that both hosts share in R2CCL_OOB_IFNAME)";
@@ -54,7 +62,7 @@ void RendezvousClient::progress(TimeNs now) {
     switch (state_) {
       case State::pausing:
         if (now >= deadline_)
-          give_up(now);
+          give_up();
         else if (now >= pause_until_)
           start_attempt(now);
         break;
@@ -110,16 +118,15 @@ void RendezvousClient::start_attempt(TimeNs now) {
 
 void RendezvousClient::end_attempt(Status why, bool refused, TimeNs now) {
   close();
+  if (refused && !std::exchange(refusal_told_, true)) {
+    R2CCL_LOG(warn, "rendezvous: %s: %s%s; asks again until the bound of the start",
+              to_string(endpoint()).c_str(), why.message().c_str(), kUnproven);
+  }
   attempts_[current_] = {std::move(why), refused};
   state_ = State::pausing;
   pause_until_ = now;
   if (++current_ < attempts_.size()) return;
   current_ = 0;
-  // An address may lead to a foreign server on another network, so one refusal does not end the
-  // attempt. But when every peer that answers refuses, waiting will not help.
-  if (std::ranges::all_of(attempts_, &Attempt::refused)) {
-    return fail(attempts_.front().error.with_context(to_string(endpoint())));
-  }
   pause_ = std::clamp(2 * pause_, kPauseMin, kPauseMax);
   pause_until_ = now + pause_;
 }
@@ -136,7 +143,7 @@ void RendezvousClient::check_connect(TimeNs now) {
     case ConnectState::failed: {
       const int error = connection_->connect_error();
       Status why = system_error("connect", error);
-      return end_attempt({why.code(), why.message() + advice(error)}, false, now);
+      return end_attempt({why.code(), why.message() + advice(error, endpoint())}, false, now);
     }
     case ConnectState::established:
       break;
@@ -242,16 +249,14 @@ void RendezvousClient::wait_for_close(TimeNs now) {
   state_ = State::done;
 }
 
-void RendezvousClient::give_up(TimeNs) {
+void RendezvousClient::give_up() {
   std::string text = "cannot reach the rendezvous within " + duration_text(options_.timeout_ns);
-  Code code = Code::timeout;
   for (size_t i = 0; i < attempts_.size(); ++i) {
     if (attempts_[i].error.ok()) continue;
-    if (attempts_[i].refused) code = attempts_[i].error.code();
     text += (i == 0 ? ": " : "; ") + to_string(options_.endpoints[i]) + ": " +
-            attempts_[i].error.message();
+            attempts_[i].error.message() + (attempts_[i].refused ? kUnproven : "");
   }
-  fail({code, text});
+  fail({Code::timeout, text});
 }
 
 void RendezvousClient::close() {

@@ -65,7 +65,9 @@ class RendezvousClient final : public EventHandler {
   // The result of the last attempt at one endpoint.
   struct Attempt {
     Status error;
-    bool refused = false;  // an r2ccl peer answered and refused for good
+    // A peer answered and refused. It has proved nothing: it may be a stranger who holds the port
+    // until the job's rendezvous comes, or another job's. So this is a hint for the final error.
+    bool refused = false;
   };
 
   void start_attempt(TimeNs now);
@@ -77,7 +79,7 @@ class RendezvousClient final : public EventHandler {
   void wait_for_close(TimeNs now);
   void on_message(const SealedStream::Message& message, TimeNs now);
   void on_table(std::span<const std::byte> body, TimeNs now);
-  void give_up(TimeNs now);
+  void give_up();
   void close();
   void fail(Status why);
   const Endpoint& endpoint() const { return options_.endpoints[current_]; }
@@ -100,6 +102,7 @@ class RendezvousClient final : public EventHandler {
   std::vector<std::byte> info_;         // this rank's info, as sent
   LockedBytes token_;                   // set once it has arrived
   MetJob met_;
+  bool refusal_told_ = false;  // to the log
   Status error_;
 };
 

@@ -191,14 +191,64 @@ TEST_F(RendezvousTest, RefusesAWrongSecretAndGoesOn) {
   RendezvousClient::Options options = options_of(1, 2);
   options.job.secret = make_job_identity().secret;
   RendezvousClient& wrong = join(options);
-  ASSERT_TRUE(run_until([&] { return wrong.state() == State::failed; }, kSecond));
+  ASSERT_TRUE(run_until([&] { return wrong.state() == State::failed; }, kTimeout));
   EXPECT_TRUE(mentions(wrong.error(), to_string(at_) + ": ")) << wrong.error().message();
   EXPECT_TRUE(mentions(wrong.error(), "wrong secret")) << wrong.error().message();
-  EXPECT_EQ(server_->counters().refused, 1u);
+  EXPECT_TRUE(mentions(wrong.error(), "has not proved that it belongs to this job"));
+  EXPECT_GE(server_->counters().refused, 1u);
   clients_.clear();
   join(0, 2);
   join(1, 2);
   EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond));
+}
+
+// A stranger who holds the port before rank 0 comes can write any text. Nothing proves it.
+TEST_F(RendezvousTest, ARefusalThatProvesNothingKeepsARankFromNoJobThatComesLater) {
+  const JobIdentity own = job_;
+  job_ = make_job_identity();  // the squatter's
+  serve();
+  job_ = own;
+  RendezvousClient& early = join(1, 2);
+  EXPECT_FALSE(run_until([&] { return early.state() == State::failed; }, kTimeout / 2));
+  EXPECT_GE(server_->counters().refused, 2u) << "the rank asks again";
+  server_.reset();
+  serve(at_.port);
+  join(0, 2);
+  EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond)) << early.error().message();
+}
+
+TEST_F(RendezvousTest, ARefusalThatProvesNothingIsSaidToBeThatInTheEnd) {
+  serve();
+  job_ = make_job_identity();
+  RendezvousClient& lost = join(1, 2);
+  const TimeNs start = now_;
+  ASSERT_TRUE(run_until([&] { return lost.state() == State::failed; }));
+  EXPECT_EQ(now_ - start, kTimeout);
+  EXPECT_EQ(lost.error().code(), Code::timeout);
+  EXPECT_TRUE(mentions(lost.error(), "belongs to another job")) << lost.error().message();
+  EXPECT_TRUE(mentions(lost.error(), "has not proved that it belongs to this job"));
+}
+
+TEST_F(RendezvousTest, EndsWhenNoRankComes) {
+  idle_bound_ = kTimeout;
+  serve();
+  stranger();
+  const TimeNs start = now_;
+  ASSERT_TRUE(run_until([&] { return server_->finished(); }));
+  EXPECT_EQ(now_ - start, kTimeout);
+  EXPECT_EQ(server_->connection_count(), 0u);
+}
+
+TEST_F(RendezvousTest, DoesNotEndWhileARankWaitsAndEndsAfterTheLastHasLeft) {
+  idle_bound_ = kTimeout / 4;
+  serve();
+  join(0, 2);
+  EXPECT_FALSE(run_until([&] { return server_->finished(); }, kTimeout / 2));
+  clients_.clear();
+  settle();
+  const TimeNs left = now_;
+  ASSERT_TRUE(run_until([&] { return server_->finished(); }));
+  EXPECT_EQ(now_ - left, idle_bound_);
 }
 
 TEST_F(RendezvousTest, MissingRanksAreExplainedByTheConnectionsThatWereRefused) {
