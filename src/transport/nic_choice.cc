@@ -82,6 +82,13 @@ std::string default_objection(const Nic& nic) {
   return "";
 }
 
+// Returns whether the NIC carries data where there is no default choice. A list of kinds is never
+// complete: the address of a host may lie on a bridge, behind which its NIC is a port.
+bool is_second_choice(const Nic& nic) {
+  return nic.kind != NicKind::loopback && nic.kind != NicKind::dummy && nic.master == 0 &&
+         obstacle(nic).empty() && std::ranges::any_of(nic.addresses, is_global);
+}
+
 void decide(Nic& nic, const std::string& objection, const std::string& because) {
   nic.usable = objection.empty();
   nic.reason = nic.usable ? "chosen: " + because : "not used: " + objection;
@@ -120,13 +127,40 @@ Result<Nic> make_address_nic(const AddressNic& wanted, const std::vector<Nic>& n
   return nic;
 }
 
+void choose_second(std::vector<Nic>& nics, const NameList& left_out,
+                   const std::vector<std::string>& routed) {
+  const auto is_candidate = [&](const Nic& nic) {
+    return is_second_choice(nic) && !left_out.matches(nic.name);
+  };
+  const auto is_routed = [&](const Nic& nic) {
+    return std::ranges::find(routed, nic.name) != routed.end();
+  };
+  const bool only_routed = std::ranges::any_of(
+      nics, [&](const Nic& nic) { return is_candidate(nic) && is_routed(nic); });
+  bool chosen = false;
+  for (Nic& nic : nics) {
+    if (!is_candidate(nic) || (only_routed && !is_routed(nic))) continue;
+    decide(nic, "", std::string(to_string(nic.kind)) + ", as there is no other");
+    chosen = true;
+  }
+  for (Nic& nic : nics) {
+    const bool is_lo = nic.kind == NicKind::loopback && !left_out.matches(nic.name);
+    if (chosen || !is_lo || !obstacle(nic).empty()) continue;
+    decide(nic, "", "loopback, as there is no other: it serves a job on one host");
+  }
+}
+
 Result<std::vector<Nic>> choose_excluding(std::vector<Nic> nics, const NameList& list,
-                                          const NicFilter& filter) {
+                                          const NicFilter& filter,
+                                          const std::vector<std::string>& routed) {
   for (Nic& nic : nics) {
     const bool excluded = list.matches(nic.name);
     decide(nic, excluded ? "excluded by " + describe(filter) : default_objection(nic),
            to_string(nic.kind));
   }
+  // A user who leaves out all NICs of a host does not mean its bridges.
+  const auto is_default = [](const Nic& nic) { return default_objection(nic).empty(); };
+  if (std::ranges::none_of(nics, is_default)) choose_second(nics, list, routed);
   return nics;
 }
 
@@ -200,12 +234,14 @@ const char* to_string(NicKind kind) {
   return "?";
 }
 
-Result<std::vector<Nic>> choose_nics(std::vector<Nic> nics, const NicFilter& filter) {
+Result<std::vector<Nic>> choose_nics(std::vector<Nic> nics, const NicFilter& filter,
+                                     const std::vector<std::string>& routed) {
   const NameList list = parse_list(filter.text);
   if (list.names.empty() && !filter.text.empty()) {
     return Status(Code::invalid_argument, describe(filter) + " holds no interface name");
   }
-  if (list.exclude || filter.text.empty()) return choose_excluding(std::move(nics), list, filter);
+  if (list.exclude || filter.text.empty())
+    return choose_excluding(std::move(nics), list, filter, routed);
   return choose_named(std::move(nics), list, filter);
 }
 

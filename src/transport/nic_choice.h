@@ -22,12 +22,17 @@ struct NicFilter {
 //
 // Without a filter it chooses each NIC that is up, has carrier, has an address that is neither
 // link-local nor loopback, is no part of a bond or bridge, and is Ethernet, InfiniBand, VLAN, bond,
-// veth or macvlan. Names that are left out narrow this choice; names that are selected replace it:
-// a NIC that the user names needs to be up, with carrier and any address.
+// veth or macvlan. A host that has none of these uses bridges, tunnels and kinds without a name,
+// those with the default route alone if there are any; else the loopback, which serves a job on one
+// host. Names that are left out narrow this choice; names that are selected replace it: a NIC that
+// the user names needs to be up, with carrier and any address.
 //
 // Returns an error for a filter without a name, a selection that matches no interface (the message
 // lists the existing ones), or an address that its device does not have.
-Result<std::vector<Nic>> choose_nics(std::vector<Nic> nics, const NicFilter& filter);
+//
+// `routed`: the names of the NICs by which packets to foreign networks leave.
+Result<std::vector<Nic>> choose_nics(std::vector<Nic> nics, const NicFilter& filter,
+                                     const std::vector<std::string>& routed = {});
 
 // An address that acts as a NIC. Where no namespaces may be made, several addresses of 127.0.0.0/8
 // stand for the NICs of several hosts. Connections are bound to the address and not to the device.

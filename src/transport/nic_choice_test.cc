@@ -84,6 +84,37 @@ TEST(NicChoice, WithoutAFilterTakesTheNicsThatCarryDataAndSaysWhyNotTheRest) {
   EXPECT_EQ(reason("", "pulled0"), "not used: no carrier");
 }
 
+std::string chosen_of(const std::vector<Nic>& nics, const std::string& filter = "",
+                      const std::vector<std::string>& routed = {}) {
+  std::string out;
+  const auto decided = choose_nics(nics, {.text = filter, .variable = "IFNAME"}, routed);
+  EXPECT_TRUE(decided.ok()) << decided.status().message();
+  for (const Nic& nic : decided.value()) {
+    if (nic.usable) out += (out.empty() ? "" : " ") + nic.name;
+  }
+  return out;
+}
+
+TEST(NicChoice, AHostWithoutAnotherNicUsesItsBridgesAndThenItsLoopback) {
+  std::vector<Nic> nics = {make_nic("lo", NicKind::loopback, {"127.0.0.1", "::1"})};
+  EXPECT_EQ(chosen_of(nics), "lo");
+  EXPECT_EQ(chosen_of(nics, "^lo"), "");
+  nics.push_back(make_nic("dummy0", NicKind::dummy, {"10.8.0.1"}));
+  nics.push_back(make_nic("eth0", NicKind::ethernet, {}));
+  nics.back().master = 4;
+  EXPECT_EQ(chosen_of(nics), "lo");
+  nics.push_back(make_nic("vmbr0", NicKind::bridge, {"10.0.0.1"}));
+  nics.push_back(make_nic("docker0", NicKind::bridge, {"172.17.0.1"}));
+  EXPECT_EQ(chosen_of(nics), "vmbr0 docker0");
+  EXPECT_EQ(chosen_of(nics, "^docker"), "vmbr0");
+  EXPECT_EQ(chosen_of(nics, "", {"vmbr0", "eth7"}), "vmbr0");
+  nics[3].carrier = false;
+  EXPECT_EQ(chosen_of(nics, "", {"vmbr0", "eth7"}), "docker0");
+  nics.push_back(make_nic("eth1", NicKind::ethernet, {"10.1.0.1"}));
+  EXPECT_EQ(chosen_of(nics), "eth1");
+  EXPECT_EQ(chosen_of(nics, "^eth1"), "") << "that leaves out the host's only NIC";
+}
+
 TEST(NicChoice, NamesArePrefixes) {
   EXPECT_EQ(chosen("eth"), "eth0 eth1 eth10 eth0.7");
   EXPECT_EQ(chosen("eth1,nic"), "eth1 eth10 nic0");

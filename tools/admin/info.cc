@@ -34,7 +34,8 @@ int run_info() {
       [](const char* name) { return static_cast<const char*>(std::getenv(name)); });
   const Result<std::vector<Nic>> all = read_nics();
   if (!all.ok()) return report_error("info", all.status());
-  const Result<std::vector<Nic>> chosen = choose_nics(all.value(), settings.data);
+  const Result<std::vector<Nic>> chosen =
+      choose_nics(all.value(), settings.data, routed_nics(all.value()));
   if (!chosen.ok()) return report_error("info", chosen.status());
   std::fputs(describe_interfaces(chosen.value(), settings).c_str(), stdout);
   return 0;

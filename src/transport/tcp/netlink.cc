@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/tcp/socket_address.h"
+
 namespace r2ccl {
 namespace {
 
@@ -156,6 +158,30 @@ Result<std::vector<Nic>> read_nics() {
     return nics;
   }
   return Status(Code::system, "netlink: interfaces change faster than they can be read");
+}
+
+// Asks the kernel from which address a packet to a foreign network would leave. Nothing is sent: a
+// datagram socket only notes its remote address. The addresses are those of documents (RFC 5737,
+// RFC 3849), so that no network of the site has them.
+std::vector<std::string> routed_nics(const std::vector<Nic>& nics) {
+  std::vector<std::string> out;
+  for (const char* foreign : {"192.0.2.1", "2001:db8::1"}) {
+    SocketAddress to = to_socket_address({*parse_address(foreign), 9});
+    const GuardedFd socket = GuardedFd::from(
+        [&] { return ::socket(to.get()->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0); });
+    if (!socket.valid() || connect(socket.get(), to.get(), to.length) != 0) continue;
+    SocketAddress local;
+    local.length = sizeof local.storage;
+    if (getsockname(socket.get(), local.get(), &local.length) != 0) continue;
+    const Address source = to_endpoint(local).address;
+    for (const Nic& nic : nics) {
+      const bool is_source = std::ranges::any_of(nic.addresses, [&](const Address& own) {
+        return own.family == source.family && own.bytes == source.bytes;
+      });
+      if (is_source && nic.kind != NicKind::loopback) out.push_back(nic.name);
+    }
+  }
+  return out;
 }
 
 Result<NicEvents> NicEvents::open() {

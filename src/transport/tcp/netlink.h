@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/fork_guard.h"
@@ -31,6 +32,9 @@ NetlinkReply parse_netlink(std::span<const uint8_t> datagram, uint32_t sequence,
 // Returns all interfaces of this network namespace in kernel order, with link speeds; none is
 // chosen yet.
 Result<std::vector<Nic>> read_nics();
+
+// Returns the names of those NICs by which packets to foreign networks leave.
+std::vector<std::string> routed_nics(const std::vector<Nic>& nics);
 
 // Tells that some link or address has changed, not which one. The reader dumps again, which also
 // heals an overrun of the kernel's queue.

@@ -85,7 +85,8 @@ TcpTransport::TcpTransport(TcpOptions options, std::unique_ptr<TcpPoller> poller
 Result<std::vector<Nic>> TcpTransport::nics() {
   Result<std::vector<Nic>> all = read_nics();
   if (!all.ok()) return all.status();
-  Result<std::vector<Nic>> chosen = choose_nics(all.value(), options_.nic_filter);
+  Result<std::vector<Nic>> chosen =
+      choose_nics(all.value(), options_.nic_filter, routed_nics(all.value()));
   if (chosen.ok()) {
     filter_has_matched_ = true;
     return chosen;
