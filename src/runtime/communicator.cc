@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "plan/holdings.h"
+#include "runtime/bootstrap/tell_hosts_apart.h"
 #include "runtime/collective/call_name.h"
 #include "runtime/rank_report.h"
 
@@ -130,6 +131,10 @@ Status Communicator::connect(Transport& meeting) {
     met = std::move(told).value();
   }
   R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
+  for (const std::string& line : tell_hosts_apart(met.rank_table)) {
+    if (options_.self == Rank(0)) R2CCL_LOG(warn, "%s", line.c_str());
+  }
+  R2CCL_RETURN_IF_ERROR(check_reachable(met.rank_table));
   R2CCL_RETURN_IF_ERROR(start_runtime(std::move(met)));
   R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));
   if (!options_.plan_costs) R2CCL_RETURN_IF_ERROR(measure_costs(deadline));
@@ -193,7 +198,11 @@ Status Communicator::wait_for_links(TimeNs deadline) {
   });
   if (!why.empty()) why = " (the last attempt: " + why + ")";
   const Status late(Code::timeout, "no NIC of " + runtime_->name_of(options_.self) + " reaches " +
-                                       missing + why + "; compare `r2ccl info` on both hosts");
+                                       missing + why +
+                                       "; compare `r2ccl info` on both hosts. A proxy that "
+                                       "redirects TCP, as in a service mesh such as Istio, lets "
+                                       "ranks meet and keeps their NICs apart: exclude r2ccl's "
+                                       "ports, or the pods, from it");
   return late.with_ranks(std::move(unreached));
 }
 

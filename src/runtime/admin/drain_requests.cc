@@ -80,6 +80,13 @@ FoundHost find_host(const std::vector<RankInfo>& rank_table, const DrainRequest&
     if (host == nullptr) host = &info;
     for (const NicInfo& nic : info.nics) add_once(nics, nic.name);
   }
+  const bool has_namesakes = std::ranges::any_of(
+      hosts, [&](const std::string& name) { return name.starts_with(request.host + "@"); });
+  if (host == nullptr && has_namesakes) {
+    return {std::nullopt, problem_text("", "several hosts of this job are called " + request.host +
+                                               ": name one of " + list_text(hosts) +
+                                               "; R2CCL_HOST_ID gives them names of their own")};
+  }
   if (host == nullptr) {
     return {std::nullopt, problem_text("host", "no host of this job is called " + request.host +
                                                    "; its hosts are " + list_text(hosts))};

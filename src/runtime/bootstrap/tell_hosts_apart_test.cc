@@ -1,0 +1,86 @@
+#include "runtime/bootstrap/tell_hosts_apart.h"
+
+#include <gtest/gtest.h>
+
+namespace r2ccl {
+namespace {
+
+NicInfo nic(const std::string& name, const std::string& address) {
+  NicInfo info;
+  info.name = name;
+  info.addresses = {*parse_address(address)};
+  return info;
+}
+
+RankInfo rank_on(int32_t rank, const std::string& host, uint8_t identity,
+                 std::vector<NicInfo> nics) {
+  RankInfo info;
+  info.rank = Rank(rank);
+  info.host_name = host;
+  info.host[0] = std::byte{identity};
+  info.nics = std::move(nics);
+  return info;
+}
+
+TEST(TellHostsApart, LeavesHostsAloneThatDiffer) {
+  const std::vector<RankInfo> before = {rank_on(0, "a", 1, {nic("eth0", "10.0.0.1")}),
+                                        rank_on(1, "a", 1, {nic("eth1", "10.0.1.1")}),
+                                        rank_on(2, "b", 2, {nic("eth0", "10.0.0.2")})};
+  std::vector<RankInfo> table = before;
+  EXPECT_TRUE(tell_hosts_apart(table).empty());
+  EXPECT_EQ(table, before) << "ranks of one host may use different NICs";
+}
+
+TEST(TellHostsApart, AddsAnAddressToANameThatTwoHostsHave) {
+  std::vector<RankInfo> table = {rank_on(0, "vm", 1, {nic("eth0", "10.0.0.1")}),
+                                 rank_on(1, "vm", 2, {nic("eth0", "10.0.0.2")}),
+                                 rank_on(2, "vm", 2, {nic("eth1", "10.0.1.2")}),
+                                 rank_on(3, "other", 3, {nic("eth0", "10.0.0.3")})};
+  const auto told = tell_hosts_apart(table);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(told[0].find("two hosts are called vm: that of rank 0 (10.0.0.1) and that of rank 1 "
+                         "(10.0.0.2)"),
+            std::string::npos)
+      << told[0];
+  EXPECT_EQ(table[0].host_name, "vm@10.0.0.1");
+  EXPECT_EQ(table[1].host_name, "vm@10.0.0.2");
+  EXPECT_EQ(table[2].host_name, "vm@10.0.0.2") << "one host has one name";
+  EXPECT_EQ(table[3].host_name, "other");
+}
+
+TEST(TellHostsApart, TakesCopiesOfAMachineForTwoHosts) {
+  std::vector<RankInfo> table = {rank_on(0, "vm", 1, {nic("eth0", "10.0.0.1")}),
+                                 rank_on(1, "vm", 1, {nic("eth0", "10.0.0.2")}),
+                                 rank_on(2, "vm", 1, {nic("eth0", "10.0.0.1")}),
+                                 rank_on(3, "vm", 1, {nic("eth0", "10.0.0.2")})};
+  const auto told = tell_hosts_apart(table);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_NE(told[0].find("one identity"), std::string::npos) << told[0];
+  EXPECT_EQ(table[0].host, table[2].host);
+  EXPECT_EQ(table[1].host, table[3].host);
+  EXPECT_NE(table[0].host, table[1].host);
+  EXPECT_EQ(table[3].host_name, "vm@10.0.0.2");
+}
+
+TEST(TellHostsApart, ALongNameKeepsItsBound) {
+  const std::string name(kHostNameBytesMax, 'x');
+  std::vector<RankInfo> table = {rank_on(0, name, 1, {nic("eth0", "10.0.0.1")}),
+                                 rank_on(1, name, 2, {nic("eth0", "10.0.0.2")})};
+  tell_hosts_apart(table);
+  EXPECT_EQ(table[1].host_name.size(), kHostNameBytesMax);
+  EXPECT_NE(table[0].host_name, table[1].host_name);
+}
+
+TEST(CheckReachable, NamesARankThatHasOnlyTheLoopbackWhileOtherHostsHaveANetwork) {
+  const auto lone = rank_on(1, "b", 2, {nic("lo", "127.0.0.1")});
+  const auto other = rank_on(0, "a", 1, {nic("eth0", "10.0.0.1")});
+  const Status status = check_reachable({other, lone});
+  EXPECT_NE(status.message().find("rank 1 (host b"), std::string::npos) << status.message();
+  EXPECT_EQ(status.ranks(), std::vector<Rank>{Rank(1)});
+  // Loopback addresses may stand for hosts, and ranks of one host need no network.
+  EXPECT_TRUE(check_reachable({lone, rank_on(0, "a", 1, {nic("lo", "127.0.0.2")})}).ok());
+  EXPECT_TRUE(check_reachable({rank_on(0, "b", 2, {nic("eth0", "10.0.0.1")}), lone}).ok());
+}
+
+}  // namespace
+}  // namespace r2ccl
