@@ -184,7 +184,7 @@ typedef struct {
   int cutoff_ms;          /* how long a cut-off host, and finalize, is waited for; 1 or more */
   const char* name;       /* shown in errors, logs, status and report: the first 63 bytes */
   int reproducible;       /* as R2CCL_REPRODUCIBLE, on all ranks alike: 1 on, -1 off, 0 unset */
-  int reserved;           /* must be 0 */
+  int trusted_id;         /* 1: only ranks of this job know the unique id; 0 unset */
   const char* algorithm;  /* as R2CCL_ALGO, on all ranks alike: "auto", "ring", ... */
 } r2cclConfig_t;
 
@@ -203,9 +203,21 @@ R2CCL_API r2cclResult_t r2cclGetVersion(int* version);
 
 /* Makes a fresh id with a fresh 256-bit secret, and opens the rendezvous listener that the other
  * ranks will reach in the calling process. So call it in one rank only, and keep that process alive
- * until every rank has returned from init. An id serves one communicator. R2CCL_COMM_ID=host:port
- * sets another place for the listener. */
+ * until every rank has returned from init. An id serves one communicator, and ends when no rank has
+ * come within the init bound (R2CCL_INIT_TIMEOUT_S). R2CCL_COMM_ID=host:port sets another place for
+ * the listener.
+ *
+ * A process that reads the id can take a rank's place, unless R2CCL_SECRET or R2CCL_SECRET_FILE is
+ * set: it then needs that secret, too. With R2CCL_REQUIRE_AUTH=1 and without a secret, set
+ * trusted_id in the config of init, to say that the id came by a channel that no stranger reads. */
 R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
+/* Makes an id that may be public, for a channel that strangers may read, such as a key-value store:
+ * it contains a number and addresses, and no secret. The secret of the processes (R2CCL_SECRET,
+ * R2CCL_SECRET_FILE) then protects the start. Without one the start is open to strangers, which
+ * rank 0 says, until all ranks have met; with R2CCL_REQUIRE_AUTH=1 this is r2cclInvalidUsage. In all
+ * else as r2cclGetUniqueId. config may be NULL; its ifname, oob_ifname and init_timeout_ms apply to
+ * the listener. */
+R2CCL_API r2cclResult_t r2cclGetPublicId(r2cclUniqueId* id, const r2cclConfig_t* config);
 
 /* Makes a communicator of the nranks ranks that call with the same id, each with its own rank, 0 to
  * nranks - 1. Collective: blocks until every rank has arrived or the init bound passes (default

@@ -97,7 +97,7 @@ class r2cclConfig_t(Structure):
         ("cutoff_ms", c_int),
         ("name", c_char_p),
         ("reproducible", c_int),
-        ("reserved", c_int),
+        ("trusted_id", c_int),
         ("algorithm", c_char_p),
     ]
 
@@ -167,6 +167,8 @@ PROTOTYPES = {
         c_int, [c_void_p]),
     "r2cclGetUniqueId": (
         c_int, [c_void_p]),
+    "r2cclGetPublicId": (
+        c_int, [c_void_p, c_void_p]),
     "r2cclCommInitRank": (
         c_int, [c_void_p, c_int, r2cclUniqueId, c_int]),
     "r2cclCommInitRankConfig": (

@@ -81,9 +81,9 @@ Status apply_config(const r2cclConfig_t& given, Config* config) {
     return {Code::invalid_argument, "config.reproducible is " + std::to_string(mine.reproducible) +
                                         ", it must be 1 (on), -1 (off) or 0 (unset)"};
   }
-  if (mine.reserved != 0) {
-    return {Code::invalid_argument,
-            "config.reserved is " + std::to_string(mine.reserved) + ", it must be 0"};
+  if (mine.trusted_id < 0 || mine.trusted_id > 1) {
+    return {Code::invalid_argument, "config.trusted_id is " + std::to_string(mine.trusted_id) +
+                                        ", it must be 1 (no stranger knows the id) or 0 (unset)"};
   }
   if (mine.reproducible != 0) config->reproducible = mine.reproducible == 1;
   R2CCL_RETURN_IF_ERROR(set_algorithm(mine.algorithm, config));
@@ -91,6 +91,11 @@ Status apply_config(const r2cclConfig_t& given, Config* config) {
   R2CCL_RETURN_IF_ERROR(
       set_time("init_timeout_ms", mine.init_timeout_ms, &config->init_timeout_ns));
   return set_time("cutoff_ms", mine.cutoff_ms, &config->cutoff_ns);
+}
+
+bool trusts_id(const r2cclConfig_t* given) {
+  return given != nullptr && given->size >= offsetof(r2cclConfig_t, algorithm) &&
+         given->trusted_id == 1;
 }
 
 }  // namespace r2ccl::api

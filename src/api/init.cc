@@ -10,6 +10,7 @@
 #include "api/given_config.h"
 #include "api/settings.h"
 #include "base/limits.h"
+#include "runtime/bootstrap/meeting_place.h"
 #include "runtime/bootstrap/rendezvous_thread.h"
 #include "runtime/bootstrap/resolver.h"
 #include "runtime/bootstrap/unique_id.h"
@@ -19,6 +20,7 @@
 #include "runtime/config/secure_random.h"
 #include "transport/faulty/fault_file.h"
 #include "transport/shm/shm_transport.h"
+#include "transport/tcp/netlink.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl::api {
@@ -50,6 +52,17 @@ DrainRegistry& drain_registry() {
   // Never destroyed: at exit a communicator may still exist.
   static auto* const instance = new DrainRegistry;
   return *instance;
+}
+
+// A job of one rank comes to no rendezvous.
+void end_rendezvous(const JobIdentity& job) {
+  std::vector<std::shared_ptr<RendezvousThread>> ended;  // outside of the lock: it waits
+  std::lock_guard lock(kept().mutex);
+  std::erase_if(kept().rendezvous, [&](const auto& each) {
+    const bool is_of_job = std::ranges::equal(each->job_id(), job.id);
+    if (is_of_job) ended.push_back(each);
+    return is_of_job;
+  });
 }
 
 void keep(std::unique_ptr<RendezvousThread> rendezvous) {
@@ -128,12 +141,13 @@ Status check_rank(int rank, int rank_count) {
 }
 
 Result<std::vector<Endpoint>> serve(const Config& config, const JobIdentity& job,
-                                    const std::vector<Endpoint>& where) {
+                                    const std::vector<Endpoint>& where,
+                                    const std::string& note = {}) {
   auto transport = open_transport(config);
   if (!transport.ok()) return transport.status();
-  auto started =
-      RendezvousThread::start(std::move(transport).value(), where,
-                              {job, random_nonce, config.init_timeout_ns}, system_clock());
+  const TimeNs bound = config.init_timeout_ns;
+  auto started = RendezvousThread::start(std::move(transport).value(), where,
+                                         {job, random_nonce, bound, bound, note}, system_clock());
   if (!started.ok()) return started.status().with_context("opening the rendezvous");
   std::vector<Endpoint> endpoints = started.value()->endpoints();
   keep(std::move(started).value());
@@ -153,10 +167,11 @@ Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
 
 // Logs one line for a job at every log level, from the rank that opened the rendezvous: a process
 // that could reach that port during the start may have taken a rank's place.
-void warn_of_open_start(const CommunicatorOptions& options) {
-  const bool open = std::ranges::any_of(
-      options.rendezvous, [](const Endpoint& each) { return !is_loopback(each.address); });
-  if (options.job.authenticated() || !open) return;
+void warn_of_open_start(const CommunicatorOptions& options,
+                        const std::vector<Endpoint>& listening) {
+  const auto open = std::ranges::find_if(
+      listening, [](const Endpoint& each) { return !is_loopback(each.address); });
+  if (options.job.authenticated() || open == listening.end()) return;
   if (options.self != Rank(0) || options.rank_count == 1) return;
   static std::once_flag once;
   std::call_once(once, [&] {
@@ -164,17 +179,22 @@ void warn_of_open_start(const CommunicatorOptions& options) {
         stderr,
         "r2ccl: the start of this job is open to strangers who reach %s: no secret is "
         "set (make one with `r2ccl secret FILE` and set R2CCL_SECRET_FILE on every rank)\n",
-        to_string(options.rendezvous.front()).c_str());
+        to_string(*open).c_str());
   });
 }
 
-Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
-  if (options.config.require_auth && !options.job.authenticated()) {
-    return Status(Code::invalid_usage,
-                  "R2CCL_REQUIRE_AUTH is set but this job has no secret: set R2CCL_SECRET or "
-                  "R2CCL_SECRET_FILE on every rank, or start from a unique id");
-  }
-  warn_of_open_start(options);
+Status not_proved(const char* or_else) {
+  return {Code::invalid_usage,
+          "R2CCL_REQUIRE_AUTH is set but this process has no secret: set R2CCL_SECRET or "
+          "R2CCL_SECRET_FILE on every rank" +
+              std::string(or_else)};
+}
+
+// `listening`: where this process has opened the rendezvous, if it did.
+Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options,
+                                              const std::vector<Endpoint>& listening) {
+  if (options.config.require_auth && !options.job.authenticated()) return not_proved("");
+  warn_of_open_start(options, listening);
   auto driver = shared_driver(options.config);
   if (!driver.ok()) return driver.status();
   auto meeting = open_transport(options.config);
@@ -186,6 +206,14 @@ Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options) {
   return made;
 }
 
+// Returns the addresses that this host knows for a place where it listens itself; none: it knows
+// none yet, and need not.
+std::vector<Endpoint> resolve_own(const HostPort& place, const Config& config) {
+  const TimeNs patience = std::min(config.init_timeout_ns, kOwnNamePatience);
+  auto found = resolve(place, config.socket_family, patience, system_clock());
+  return found.ok() ? std::move(found).value() : std::vector<Endpoint>();
+}
+
 // Subtracts its own duration from the bound that is left for meeting the other ranks, in whole
 // seconds for readable messages.
 Result<std::vector<Endpoint>> resolve_rendezvous(const HostPort& place, Config* config) {
@@ -194,6 +222,68 @@ Result<std::vector<Endpoint>> resolve_rendezvous(const HostPort& place, Config* 
   const TimeNs spent = (system_clock().now() - begin) / kSecond * kSecond;
   config->init_timeout_ns = std::max(config->init_timeout_ns - spent, kSecond);
   return found;
+}
+
+// Opens the rendezvous at the place that the environment names, in rank 0. Sets where this process
+// reaches it, and returns where it listens.
+Result<std::vector<Endpoint>> serve_at(const HostPort& place, const Config& config,
+                                       CommunicatorOptions* options) {
+  const auto nics = read_nics();
+  if (!nics.ok()) return nics.status();
+  const auto found = resolve_own(place, config);
+  const MeetingPlace meeting = plan_meeting(place, found, nics.value(), config.socket_family);
+  options->rendezvous = meeting.dial;
+  return serve(config, options->job, meeting.listen, meeting.note);
+}
+
+// Opens the rendezvous of an id at the place that R2CCL_COMM_ID names. Returns what the id says.
+Result<std::vector<Endpoint>> serve_id_at(const HostPort& place, const Config& config,
+                                          const JobIdentity& job) {
+  const auto nics = read_nics();
+  if (!nics.ok()) return nics.status();
+  const auto of_nics = default_meeting_place(config);
+  if (!of_nics.ok()) return of_nics.status();
+  const auto found = resolve_own(place, config);
+  const MeetingPlace meeting = plan_meeting(place, found, nics.value(), config.socket_family);
+  const auto served = serve(config, job, meeting.listen, meeting.note);
+  if (!served.ok()) return served.status();
+  return published_endpoints(meeting, found, of_nics.value(), kUniqueIdEndpointsMax);
+}
+
+// Returns whether torchrun says that all ranks are on this host. Then no other host needs to reach
+// the rendezvous.
+bool is_job_on_this_host() {
+  const char* here = std::getenv("LOCAL_WORLD_SIZE");
+  const char* all = std::getenv("WORLD_SIZE");
+  return here != nullptr && all != nullptr && std::strcmp(here, all) == 0;
+}
+
+// Opens the rendezvous of `job` and makes the id that leads there. This process's secret becomes
+// part of the key, and is not in the id.
+Result<r2cclUniqueId> make_id(const Config& config, const LockedBytes& secret, JobIdentity job) {
+  UniqueId id;
+  id.job = job;
+  R2CCL_RETURN_IF_ERROR(mix_in_secret(secret, &job));
+  Result<std::vector<Endpoint>> endpoints = std::vector<Endpoint>();
+  if (config.comm_id.empty()) {
+    const bool stays_here =
+        !id.job.authenticated() && config.oob_ifname.empty() && is_job_on_this_host();
+    endpoints =
+        stays_here ? serve(config, job, rendezvous_addresses({}, 1)) : open_rendezvous(config, job);
+  } else {
+    const auto place = parse_host_port(config.comm_id);
+    if (!place.ok()) return place.status();
+    endpoints = serve_id_at(place.value(), config, job);
+    if (!endpoints.ok()) return endpoints.status().with_context(config.comm_id_variable);
+  }
+  if (!endpoints.ok()) return endpoints.status();
+  id.rendezvous = endpoints.value();
+  UniqueIdBytes bytes = encode(id);
+  r2cclUniqueId out;
+  static_assert(sizeof out.internal == sizeof bytes);
+  std::memcpy(out.internal, bytes.data(), bytes.size());
+  crypto::wipe(bytes);
+  return out;
 }
 
 }  // namespace
@@ -207,29 +297,18 @@ Result<std::vector<Endpoint>> open_rendezvous(const Config& config, const JobIde
 Result<r2cclUniqueId> make_unique_id() {
   auto config = read_config(nullptr);
   if (!config.ok()) return config.status();
-  UniqueId id;
-  id.job = make_job_identity();
-  Result<std::vector<Endpoint>> endpoints = std::vector<Endpoint>();
-  if (!config.value().comm_id.empty()) {
-    auto place = parse_host_port(config.value().comm_id);
-    if (!place.ok()) return place.status();
-    auto resolved = resolve(place.value(), config.value().socket_family,
-                            config.value().init_timeout_ns, system_clock());
-    if (!resolved.ok()) return resolved.status().with_context(config.value().comm_id_variable);
-    std::vector<Endpoint> where = std::move(resolved).value();
-    if (where.size() > kUniqueIdEndpointsMax) where.resize(kUniqueIdEndpointsMax);
-    endpoints = serve(config.value(), id.job, where);
-  } else {
-    endpoints = open_rendezvous(config.value(), id.job);
-  }
-  if (!endpoints.ok()) return endpoints.status();
-  id.rendezvous = endpoints.value();
-  UniqueIdBytes bytes = encode(id);
-  r2cclUniqueId out;
-  static_assert(sizeof out.internal == sizeof bytes);
-  std::memcpy(out.internal, bytes.data(), bytes.size());
-  crypto::wipe(bytes);
-  return out;
+  const auto secret = load_secret(config.value());
+  if (!secret.ok()) return secret.status();
+  return make_id(config.value(), secret.value(), make_job_identity());
+}
+
+Result<r2cclUniqueId> make_public_id(const r2cclConfig_t* given) {
+  auto config = read_config(given);
+  if (!config.ok()) return config.status();
+  const auto secret = load_secret(config.value());
+  if (!secret.ok()) return secret.status();
+  if (config.value().require_auth && secret.value().empty()) return not_proved("");
+  return make_id(config.value(), secret.value(), make_public_job_identity());
 }
 
 Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUniqueId& id,
@@ -242,8 +321,21 @@ Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUn
   auto decoded = decode_unique_id(bytes);
   crypto::wipe(bytes);
   if (!decoded.ok()) return decoded.status();
-  return connect({Rank(rank), rank_count, decoded.value().job, decoded.value().rendezvous,
-                  std::move(config).value()});
+  UniqueId found = std::move(decoded).value();
+  if (rank_count == 1) end_rendezvous(found.job);
+  auto secret = load_secret(config.value());
+  if (!secret.ok()) return secret.status();
+  if (config.value().require_auth && secret.value().empty() && !trusts_id(given)) {
+    return not_proved(", or trusted_id in its config if no stranger can know the unique id");
+  }
+  R2CCL_RETURN_IF_ERROR(mix_in_secret(secret.value(), &found.job));
+  // The key replaces the secret from here on.
+  secret.value() = {};
+  config.value().secret = {};
+  const std::vector<Endpoint> listening = found.rendezvous;
+  return connect({Rank(rank), rank_count, std::move(found.job), std::move(found.rendezvous),
+                  std::move(config).value()},
+                 listening);
 }
 
 Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t* given) {
@@ -266,16 +358,16 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   secret.value() = {};
   config.value().secret = {};
   options.config = config.value();
-  if (launch.value().rendezvous) {
-    auto where = resolve_rendezvous(*launch.value().rendezvous, &options.config);
+  std::vector<Endpoint> listening;
+  if (options.rank_count > 1) {
+    const HostPort& place =
+        *launch.value().rendezvous;  // detect_launch() has one for several ranks
+    auto where = options.self == Rank(0) ? serve_at(place, config.value(), &options)
+                                         : resolve_rendezvous(place, &options.config);
     if (!where.ok()) return where.status();
-    options.rendezvous = where.value();
-    if (options.self == Rank(0)) {
-      auto served = serve(config.value(), options.job, options.rendezvous);
-      if (!served.ok()) return served.status();
-    }
+    (options.self == Rank(0) ? listening : options.rendezvous) = std::move(where).value();
   }
-  return connect(std::move(options));
+  return connect(std::move(options), listening);
 }
 
 Result<Config> child_config(const Config& parent, const r2cclConfig_t* given) {
@@ -286,7 +378,7 @@ Result<Config> child_config(const Config& parent, const r2cclConfig_t* given) {
 }
 
 Result<std::unique_ptr<Communicator>> init_child(CommunicatorOptions options) {
-  return connect(std::move(options));
+  return connect(std::move(options), {});
 }
 
 }  // namespace r2ccl::api

@@ -67,6 +67,16 @@ r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id) {
   });
 }
 
+r2cclResult_t r2cclGetPublicId(r2cclUniqueId* id, const r2cclConfig_t* config) {
+  return guarded(__func__, [&]() -> r2cclResult_t {
+    if (id == nullptr) return error(Code::invalid_argument, "r2cclGetPublicId: id is NULL");
+    auto made = r2ccl::api::make_public_id(config);
+    if (!made.ok()) return result_of(made.status());
+    *id = made.value();
+    return r2cclSuccess;
+  });
+}
+
 r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id, int rank) {
   return r2cclCommInitRankConfig(comm, nranks, id, rank, nullptr);
 }

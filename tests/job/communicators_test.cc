@@ -1,4 +1,8 @@
 // Several communicators of the same ranks, each driven by a thread of its own.
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <thread>
 #include <vector>
 
 #include "job.h"
@@ -59,6 +63,32 @@ TEST(Communicators, OfTheSameRanksPassThroughFaultsSideBySide) {
     more_rounds();
     for (Rounds& each : rounds) each.stop();
   });
+}
+
+size_t entries(const char* directory) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
+}
+
+// As many groups of a training job are.
+TEST(Communicators, OfOneRankGiveBackTheirThreadsAndDescriptors) {
+  const auto make_and_end = [] {
+    r2cclUniqueId id;
+    r2cclComm_t comm = nullptr;
+    check(r2cclGetUniqueId(&id), "unique id");
+    check(r2cclCommInitRank(&comm, 1, id, 0), "init");
+    check(r2cclCommDestroy(comm), "destroy");
+  };
+  make_and_end();
+  const size_t threads = entries("/proc/self/task");
+  const size_t descriptors = entries("/proc/self/fd");
+  constexpr size_t kTimes = 8;
+  for (size_t i = 0; i < kTimes; ++i) make_and_end();
+  // A thread that has ended may still be listed for a moment.
+  for (int i = 0; i < 1000 && entries("/proc/self/task") >= threads + kTimes; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_LT(entries("/proc/self/task"), threads + kTimes);
+  EXPECT_LT(entries("/proc/self/fd"), descriptors + kTimes);
 }
 
 }  // namespace

@@ -100,8 +100,8 @@ TEST(Config, TakesThreeValuesForReproducible) {
   config.known.reproducible = 2;
   EXPECT_NE(said_of(config.known).find("config.reproducible is 2"), std::string::npos);
   config.known.reproducible = 0;
-  config.known.reserved = 1;
-  EXPECT_NE(said_of(config.known).find("config.reserved is 1"), std::string::npos);
+  config.known.trusted_id = 2;
+  EXPECT_NE(said_of(config.known).find("config.trusted_id is 2"), std::string::npos);
   config.known.size = offsetof(r2cclConfig_t, reproducible);
   EXPECT_EQ(said_of(config.known), "");
 }

@@ -195,10 +195,12 @@ class LateNameTest(LogCase):
     @unittest.skipIf(os.geteuid() != 0, "only root makes a mount namespace")
     def test_a_name_that_never_appears_is_an_error_at_the_bound(self):
         job, _ = self.start_with_hosts(R2CCL_INIT_TIMEOUT_S="2")
-        for message in self.hear_all(job, "init", timeout=60).values():
+        words = (f'rank 1 of 2 has not arrived within 2 s; rank 0\'s host cannot resolve the host '
+                 f'name "{self.name}" either',
+                 f'cannot resolve the host name "{self.name}" within 2 s: ')
+        for rank, message in self.hear_all(job, "init", timeout=60).items():
             self.assertEqual(message["code"], api.TIMEOUT, message["text"])
-            self.assertIn(f'cannot resolve the host name "{self.name}" within 2 s: ',
-                          message["text"])
+            self.assertIn(words[rank], message["text"])
             self.assertGreater(message["seconds"], 1.9)
             self.assertLess(message["seconds"], 2 + BUSY_S)
         self.expect_end(job)

@@ -98,20 +98,33 @@ Result<UniqueId> decode_unique_id(std::span<const std::byte, kUniqueIdBytes> byt
 }
 
 JobIdentity make_job_identity() {
-  JobIdentity job;
-  secure_random(job.id);
+  JobIdentity job = make_public_job_identity();
   job.secret = LockedBytes::random(kSecretBytes);
   return job;
+}
+
+JobIdentity make_public_job_identity() {
+  JobIdentity job;
+  secure_random(job.id);
+  return job;
+}
+
+Status mix_in_secret(const LockedBytes& text, JobIdentity* job) {
+  if (text.empty()) return {};
+  auto derived = process_secret(text, job->id);
+  if (!derived.ok()) return derived.status();
+  job->secret = job->authenticated()
+                    ? crypto::derive_key(derived.value().key(), "r2ccl unique id 1: with a secret",
+                                         {job->secret.bytes()})
+                    : std::move(derived).value();
+  return {};
 }
 
 Result<JobIdentity> make_job_identity(std::string_view name, const LockedBytes& secret) {
   JobIdentity job;
   const crypto::Hash id = crypto::hash("r2ccl job name", std::as_bytes(std::span(name)));
   std::copy_n(id.begin(), job.id.size(), job.id.begin());
-  if (secret.empty()) return job;
-  auto derived = process_secret(secret, job.id);
-  if (!derived.ok()) return derived.status();
-  job.secret = std::move(derived).value();
+  R2CCL_RETURN_IF_ERROR(mix_in_secret(secret, &job));
   return job;
 }
 

@@ -33,6 +33,11 @@ Result<UniqueId> decode_unique_id(std::span<const std::byte, kUniqueIdBytes> byt
 
 // Returns a job with a unique identity and a fresh secret.
 JobIdentity make_job_identity();
+// Returns a job with a unique identity and no secret, so that its id may be public.
+JobIdentity make_public_job_identity();
+// Mixes the text of the process's secret into the job's, unless it is empty: the id alone then does
+// not suffice to take part. Fails as make_job_identity().
+Status mix_in_secret(const LockedBytes& text, JobIdentity* job);
 // Returns the job of ranks that got no id, only a rendezvous address: `name` is public and equal on
 // all of them. Without a `secret` (its text) anybody can take part in the start of the job, because
 // a key from public values proves nothing. Fails when there is no memory to derive a key from the

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "protocol/wire/key_schedule.h"
+
 namespace r2ccl {
 namespace {
 
@@ -34,6 +36,42 @@ TEST(UniqueId, DecodesItsOwnEncoding) {
   EXPECT_EQ(read.value().job.secret, id.job.secret);
   EXPECT_TRUE(read.value().job.authenticated());
   EXPECT_EQ(read.value().rendezvous, id.rendezvous);
+}
+
+TEST(UniqueId, APublicOneHoldsNoSecret) {
+  UniqueId id = sample();
+  id.job = make_public_job_identity();
+  const auto read = decode_unique_id(encode(id));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().job.id, id.job.id);
+  EXPECT_FALSE(read.value().job.authenticated());
+  EXPECT_NE(make_public_job_identity().id, id.job.id);
+}
+
+TEST(UniqueId, TheProcessesSecretIsPartOfTheKeyOfEveryId) {
+  const LockedBytes text = generate_secret();
+  for (const JobIdentity& told : {make_job_identity(), make_public_job_identity()}) {
+    JobIdentity mine = told;
+    JobIdentity again = told;
+    JobIdentity other = told;
+    JobIdentity none = told;
+    ASSERT_TRUE(mix_in_secret(text, &mine).ok());
+    ASSERT_TRUE(mix_in_secret(text, &again).ok());
+    ASSERT_TRUE(mix_in_secret(generate_secret(), &other).ok());
+    ASSERT_TRUE(mix_in_secret({}, &none).ok());
+    EXPECT_TRUE(mine.authenticated());
+    EXPECT_EQ(mine.id, told.id);
+    EXPECT_EQ(mine.secret, again.secret);
+    EXPECT_NE(mine.secret, other.secret);
+    EXPECT_NE(mine.secret, told.secret) << "the id alone does not suffice";
+    EXPECT_EQ(none.secret, told.secret);
+  }
+  JobIdentity one = make_job_identity();
+  JobIdentity other = one;
+  other.secret = make_job_identity().secret;
+  ASSERT_TRUE(mix_in_secret(text, &one).ok());
+  ASSERT_TRUE(mix_in_secret(text, &other).ok());
+  EXPECT_NE(one.secret, other.secret) << "nor does the secret alone, where the id holds one";
 }
 
 TEST(UniqueId, RefusesEveryDamagedByte) {
