@@ -226,7 +226,7 @@ def named_tests(file, files):
     sources = [other for other in files if other.path.endswith((".cc", ".h"))]
     known = {".".join(name) for other in sources for name in GOOGLE_TEST.findall(other.text)}
     scripts = {os.path.basename(other.path): other.text for other in files
-               if other.path.endswith("_test.py")}
+               if other.path.endswith(("_test.py", "_process.py"))}
     known |= set(scripts)
     classes = set(re.findall(r"^class (\w+)", "\n".join(scripts.values()), re.MULTILINE))
     in_table = False

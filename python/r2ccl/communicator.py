@@ -81,10 +81,12 @@ class Communicator:
         return cls(library, handle.value, rank, size)
 
     @staticmethod
-    def unique_id(library):
-        """Returns a fresh identity, whose listener is in this process."""
+    def public_id(library, config, timeout_ms):
+        """Returns a fresh identity, whose listener is in this process. It has no secret."""
         made = c_api.r2cclUniqueId()
-        errors.check(library, library.calls.r2cclGetUniqueId(ctypes.byref(made)))
+        given = config.as_struct(timeout_ms)
+        errors.check(library, library.calls.r2cclGetPublicId(ctypes.byref(made),
+                                                             ctypes.byref(given)))
         return bytes(made)
 
     def split(self, color, key, config, timeout_ms):

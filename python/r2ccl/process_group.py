@@ -144,9 +144,10 @@ def create(options, backend_options=None):
     except (library.LibraryError, TypeError) as error:
         rendezvous.refuse(store, rank, error)
         raise
-    identity = rendezvous.identity(loaded, store, rank, size)
+    bound_ms = milliseconds(options.timeout)
+    identity = rendezvous.identity(loaded, store, rank, size, config, bound_ms)
     communicator = threads.interruptible(lambda: Communicator.create(
-        loaded, identity, size, rank, config, milliseconds(options.timeout)))
+        loaded, identity, size, rank, config, bound_ms))
     rendezvous.forget(store, rank)
     ranks = list(options.global_ranks_in_group)
     is_default = not ranks  # torch lists none for the group of all

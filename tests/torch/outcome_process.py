@@ -26,7 +26,8 @@ dist.init_process_group("r2ccl", timeout=datetime.timedelta(seconds=60))
 def start(body, rank=0, size=1, port=None, **env):
     """Starts one rank that runs the body after the group is there."""
     env = {**environment(), "RANK": str(rank), "WORLD_SIZE": str(size),
-           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port or free_port()), **env}
+           "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
+           "MASTER_PORT": str(port or free_port()), **env}
     return subprocess.Popen([sys.executable, "-c", HEAD + textwrap.dedent(body)], env=env,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
