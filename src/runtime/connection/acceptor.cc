@@ -113,6 +113,8 @@ Result<Endpoint> Acceptor::listen(const Address& local, const std::string& devic
   const Endpoint endpoint = listener.value()->local();
   auto listen_socket = std::make_unique<ListenSocket>(*this, std::move(listener).value(), nic);
   if (accepts_) R2CCL_RETURN_IF_ERROR(listen_socket->open());
+  std::erase_if(listen_sockets_,
+                [nic](const auto& other) { return nic != kNoNic && other->nic() == nic; });
   listen_sockets_.push_back(std::move(listen_socket));
   return endpoint;
 }

@@ -317,8 +317,10 @@ void ProgressEngine::refresh_nics(TimeNs now) {
     if (present) {
       nics_[i].up = found->up;
       nics_[i].carrier = found->carrier;
-      const bool moved = nics_[i].addresses != found->addresses && !found->addresses.empty();
-      if (moved && !advertise(i, found->addresses)) read_nics_at_ = now + kNicsPause;
+      const bool moved = nics_[i].addresses != found->addresses || nics_[i].index != found->index;
+      if (moved && !found->addresses.empty() && !advertise(i, *found)) {
+        read_nics_at_ = now + kNicsPause;
+      }
     } else {
       nics_[i].up = false;
     }
@@ -333,17 +335,21 @@ void ProgressEngine::refresh_nics(TimeNs now) {
   }
 }
 
-// A NIC's identity is not its address: after an outage it may return with another address. Moves
-// its listener to that address and tells the peers. Returns false when this is not possible now.
-bool ProgressEngine::advertise(size_t nic, const std::vector<Address>& addresses) {
+// A NIC's identity is not its address: after an outage it may return with another address, or as a
+// new device of its name, to which the old listener is not bound. Tells the peers. Returns false
+// when this is not possible now.
+bool ProgressEngine::advertise(size_t nic, const Nic& now) {
   const NicId id(static_cast<uint16_t>(nic));
-  auto endpoint = acceptor_->listen(addresses.front(), bound_device(nics_[nic].name), id);
-  if (!endpoint.ok()) {
-    R2CCL_LOG(warn, "%s", endpoint.status().message().c_str());
-    return false;
+  if (nics_[nic].index != now.index) {
+    auto port = listen_on(now, id);
+    if (!port.ok()) {
+      R2CCL_LOG(warn, "%s", port.status().message().c_str());
+      return false;
+    }
+    ports_[nic] = port.value();
+    nics_[nic].index = now.index;
   }
-  nics_[nic].addresses = addresses;
-  ports_[nic] = endpoint.value().port;
+  nics_[nic].addresses = now.addresses;
   const std::vector<Address> sources = make_nic_info(nics_[nic], ports_[nic]).addresses;
   const std::vector<std::byte> notice = address_notice(id);
   for (const auto& link : links_) {

@@ -178,10 +178,11 @@ class ProgressEngine final : private LinkHost {
   void on_call(Rank peer, std::span<const std::byte> bytes);
   void on_drained(Rank peer, std::span<const std::byte> body);
   void on_address(Rank peer, std::span<const std::byte> body);
-  bool advertise(size_t nic, const std::vector<Address>& addresses);
+  bool advertise(size_t nic, const Nic& now);
   TimeNs look();
   void check_schedule() const;
   void check_nic(NicId nic, const NicQueue& queue) const;
+  Result<uint16_t> listen_on(const Nic& nic, NicId id);
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
   void listen_in_shared_memory();

@@ -10,15 +10,25 @@
 
 namespace r2ccl {
 
+// A peer may come to any address of the NIC, in any order, and the addresses may change; the device
+// says which NIC it is. An address that acts as a NIC shares its device with others.
+Result<uint16_t> ProgressEngine::listen_on(const Nic& nic, NicId id) {
+  const std::string device = bound_device(nic.name);
+  auto endpoint =
+      acceptor_->listen(device.empty() ? nic.addresses.front() : Address{}, device, id);
+  if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
+  return endpoint.value().port;
+}
+
 Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
   for (const Nic& nic : all) {
     if (!nic.usable || nics_.size() == limits::kNicsMax) continue;
     if (nic.addresses.empty()) continue;
     const NicId id(static_cast<uint16_t>(nics_.size()));
-    auto endpoint = acceptor_->listen(nic.addresses.front(), bound_device(nic.name), id);
-    if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
+    auto port = listen_on(nic, id);
+    if (!port.ok()) return port.status();
     nics_.push_back(nic);
-    ports_.push_back(endpoint.value().port);
+    ports_.push_back(port.value());
   }
   if (!nics_.empty()) return {};
   std::string seen;

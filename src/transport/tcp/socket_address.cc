@@ -8,6 +8,18 @@
 
 namespace r2ccl {
 
+namespace {
+
+// A socket that serves both families has addresses of IPv4 in this form (RFC 4291, 2.5.5.2).
+Address unmapped(const Address& mapped) {
+  Address out;
+  out.family = AddressFamily::ipv4;
+  std::memcpy(out.bytes.data(), mapped.bytes.data() + 12, 4);
+  return out;
+}
+
+}  // namespace
+
 int socket_family(AddressFamily family) {
   switch (family) {
     case AddressFamily::none:
@@ -58,6 +70,7 @@ Endpoint to_endpoint(const SocketAddress& address) {
     std::memcpy(out.address.bytes.data(), &in6.sin6_addr, sizeof in6.sin6_addr);
     out.address.scope = in6.sin6_scope_id;
     out.port = ntohs(in6.sin6_port);
+    if (IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr) != 0) out.address = unmapped(out.address);
   }
   return out;
 }

@@ -43,10 +43,10 @@ int set_connect_options(int socket) {
   return set_option(socket, IPPROTO_TCP, TCP_SYNCNT, 1);
 }
 
-int set_listen_options(int socket, AddressFamily family) {
+int set_listen_options(int socket, AddressFamily family, bool both_families) {
   if (const int error = set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1); error != 0) return error;
   if (family != AddressFamily::ipv6) return 0;
-  return set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  return set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, both_families ? 0 : 1);
 }
 
 int bind_to_device(int socket, const std::string& device) {

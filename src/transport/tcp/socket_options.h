@@ -15,7 +15,8 @@ int set_stream_options(int socket, uint32_t unsent_low_water);
 // Lets a connect give up after one repeated SYN, so that a forgotten attempt does not live for
 // minutes.
 int set_connect_options(int socket);
-int set_listen_options(int socket, AddressFamily family);
+// `both_families`: a socket of IPv6 also accepts connections of IPv4.
+int set_listen_options(int socket, AddressFamily family, bool both_families);
 
 // Makes all traffic of `socket` leave and enter by `device` only. Returns EPERM where the system
 // wants privileges for this (Linux before 5.7).

@@ -23,6 +23,16 @@ GuardedFd open_socket(AddressFamily family) {
       [&] { return socket(socket_family(family), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
+// Opens a socket that can serve all addresses of this host, and sets `any` to the address to bind it
+// to: a socket of IPv6 serves both families, but some kernels have no IPv6.
+GuardedFd open_any(Address& any) {
+  any.family = AddressFamily::ipv6;
+  GuardedFd socket = open_socket(any.family);
+  if (socket.valid() || errno != EAFNOSUPPORT) return socket;
+  any.family = AddressFamily::ipv4;
+  return open_socket(any.family);
+}
+
 // Returns the address that traffic by `device` should come from.
 Address source_on(const std::string& device, AddressFamily family) {
   const Result<std::vector<Nic>> nics = read_nics();
@@ -145,20 +155,22 @@ Result<std::unique_ptr<Connection>> TcpTransport::connect(const Endpoint& remote
 
 Result<std::unique_ptr<Listener>> TcpTransport::listen(const Endpoint& local,
                                                        const std::string& device) {
-  if (local.address.family == AddressFamily::none) {
+  const bool any = local.address.family == AddressFamily::none;
+  if (any && bound_device(device).empty()) {
     return Status(Code::invalid_argument, "listen: no address");
   }
-  const std::string context =
-      "listen on " + to_string(local) + (device.empty() ? "" : " (" + device + ")");
-  GuardedFd socket = open_socket(local.address.family);
+  const std::string context = "listen on " +
+                              (any ? "port " + std::to_string(local.port) : to_string(local)) +
+                              (device.empty() ? "" : " (" + device + ")");
+  Endpoint target = local;
+  GuardedFd socket = any ? open_any(target.address) : open_socket(local.address.family);
   if (!socket.valid()) return system_error(context + ": socket", errno);
-  int error = set_listen_options(socket.get(), local.address.family);
+  int error = set_listen_options(socket.get(), target.address.family, any);
   if (error == 0 && !device.empty() && !parse_address_nic(device)) {
     error = bind_to_device(socket.get(), device);
     if (error == EPERM) error = 0;  // the address alone then decides, as in connect()
   }
   if (error != 0) return system_error(context, error);
-  Endpoint target = local;
   set_scope(target.address, device);
   if (const Status status = start_listening(socket.get(), target); !status.ok()) {
     return status.with_context(context);

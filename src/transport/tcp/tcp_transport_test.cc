@@ -62,6 +62,21 @@ TEST_F(TcpTest, AnAddressNicIsTheSourceOfItsConnections) {
   EXPECT_EQ(to_string(accepted->remote().address), "127.0.2.1");
 }
 
+TEST_F(TcpTest, AListenerOfADeviceServesAllItsAddresses) {
+  const std::unique_ptr<Listener> listener = transport_->listen({}, "lo").value();
+  std::vector<std::string> addresses = {"127.0.0.1", "127.0.9.9"};
+  if (transport_->listen(endpoint("::1"), "").ok()) addresses.emplace_back("::1");
+  for (const std::string& address : addresses) {
+    const std::unique_ptr<Connection> connection =
+        connect({*parse_address(address), listener->local().port});
+    const std::unique_ptr<Connection> accepted = accept(*listener);
+    ASSERT_NE(accepted, nullptr) << address;
+    // The handshake limiter knows the peers by their addresses.
+    EXPECT_EQ(accepted->remote().address, parse_address(address == "127.0.9.9" ? "127.0.0.1"
+                                                                              : address));
+  }
+}
+
 TEST_F(TcpTest, ADeviceThatDoesNotExistIsAFailedConnectionAndNoError) {
   const std::unique_ptr<Connection> connection = connect(
       endpoint("127.0.0.1", 1), {.device = "nosuchnic", .source = {}, .unsent_low_water = 0});
@@ -105,6 +120,7 @@ TEST_F(TcpTest, AnAddressThatIsNotOursCannotBeListenedOn) {
             "listen on 192.0.2.77:4711: bind: Cannot assign requested address");
   EXPECT_FALSE(transport_->connect({}, {}).ok());
   EXPECT_FALSE(transport_->listen({}, "").ok());
+  EXPECT_FALSE(transport_->listen({}, "lo@127.0.2.1").ok());
 }
 
 TEST_F(TcpTest, TheSecondBestBindingPrefersADeviceThatExists) {
