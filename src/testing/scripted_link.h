@@ -303,7 +303,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   ScriptedConnection* adopt(size_t index, ConnectionKind kind) {
     auto connection = std::make_unique<ScriptedConnection>(next_poll_id_++);
     ScriptedConnection* raw = connection.get();
-    EstablishedConnection established{std::move(connection), session(index, 1, 2), {}};
+    EstablishedConnection established{
+        std::move(connection), session(index, 1, 2), {}, path(index).spec.local_nic};
     established.session.identity.kind = kind;
     link_.adopt(std::move(established));
     return raw;
@@ -359,6 +360,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   std::vector<std::byte>& spare_frame() override { return spare_frame_; }
   NicQueue& queue(NicId) override { return queue_; }
   DialGate& dial_gate(NicId, bool) override { return gate_; }
+  bool is_own(const Address&) const override { return false; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
   std::optional<RelayRoute> relay_route(Rank, size_t) const override { return std::nullopt; }
   void wake(Rank) override {}

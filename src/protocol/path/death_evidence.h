@@ -1,14 +1,20 @@
 // Decides from the answers of the peer's kernel whether the peer's process is dead.
 //
-// Each answer alone proves little, because an attacker can forge a RST to a SYN while the network
-// is down. So death needs one of two:
-// - The kernel closed each connection that was open to the end, and refuses new ones.
-// - The kernel refuses every new connection for seconds. A host does so when it was cut off
-//   while its process died, or when it has restarted.
+// Each answer alone proves little: a firewall refuses too, so does another host that has taken the
+// peer's address over, and an attacker can forge a RST to a SYN while the network is down. So the
+// caller counts only refusals at an address that an authenticated connection has shown to be the
+// peer's, and death needs one of two:
+// - Each connection that was open to the end was closed by a kernel, and new ones are refused: at
+//   once if one ended in order, which only the kernel of a process that is gone does, and after
+//   some seconds if all were reset. A process that dies with unread bytes resets its connections,
+//   but a firewall that begins to refuse does so too.
+// - Every new connection is refused for long. So it is when a host was cut off while its process
+//   died, or when it has restarted.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/check.h"
@@ -16,15 +22,26 @@
 
 namespace r2ccl {
 
+// How a kernel closed a connection; the larger one says more.
+enum class KernelClose : uint8_t {
+  none,   // it did not: silence, or a link that went down
+  reset,  // by a reset, which any host may send that does not know the connection
+  ended,  // in order: the kernel of the process that had it
+};
+
 class DeathEvidence {
  public:
   explicit DeathEvidence(size_t paths) : paths_(paths) {}
 
-  // Records that a path failed. `closed`: the peer's kernel closed its connection in order, or
-  // reset it. Requires the index of a path, like on_refused().
-  void on_failed(size_t path, bool closed, TimeNs at) {
+  // Records that a path failed. Requires the index of a path, like on_refused().
+  void on_failed(size_t path, KernelClose closed, TimeNs at) {
     R2CCL_CHECK(path < paths_.size());
     paths_[path] = {at, closed, false};
+  }
+  // Records how another connection of a failed path has ended.
+  void on_closed(size_t path, KernelClose closed) {
+    R2CCL_CHECK(path < paths_.size());
+    paths_[path].closed = std::max(paths_[path].closed, closed);
   }
   // Records that no path is connected any more: refusals count from now on.
   void on_all_down(TimeNs at) {
@@ -45,14 +62,17 @@ class DeathEvidence {
 
   size_t refusals() const { return refusals_; }
   bool proves_death() const {
-    const bool for_long = last_refusal_at_ - first_refusal_at_ >= kRefusedFor;
-    if (refusals_ >= kRefusalsAlone && for_long) return true;
+    const TimeNs refused_for = last_refusal_at_ - first_refusal_at_;
+    if (refusals_ >= kRefusalsAlone && refused_for >= kRefusedAlone) return true;
     size_t closed = 0;
+    bool ended = false;
     for (const Path& path : paths_) {
       if (path.failed_at == 0 || path.failed_at < all_down_at_ - kTogether) continue;
-      if (!path.closed) return false;
+      if (path.closed == KernelClose::none) return false;
+      ended = ended || path.closed == KernelClose::ended;
       ++closed;
     }
+    if (!ended && refused_for < kRefusedAfterReset) return false;
     const auto refused = static_cast<size_t>(
         std::count_if(paths_.begin(), paths_.end(), [](const Path& path) { return path.refused; }));
     return closed > 0 && refusals_ >= kRefusals && refused >= std::min(kRefusals, closed);
@@ -68,16 +88,19 @@ class DeathEvidence {
  private:
   // With closed connections, death needs this many refusals, from as many of the closed paths.
   static constexpr size_t kRefusals = 2;
-  // Without closed connections, the refusals must last this long. A rank makes several attempts a
-  // second.
+  // A firewall that is loaded anew, or an address that moves to another host, resets all
+  // connections too, and refuses for shorter.
+  static constexpr TimeNs kRefusedAfterReset = 2 * kSecond;
+  // The same where a connection went silent before, so no kernel has said anything of it. A rank
+  // makes several attempts a second.
+  static constexpr TimeNs kRefusedAlone = 10 * kSecond;
   static constexpr size_t kRefusalsAlone = 4;
-  static constexpr TimeNs kRefusedFor = 3 * kSecond;
   // Paths that failed within this time of the last one were open to the end.
   static constexpr TimeNs kTogether = 5 * kSecond;
 
   struct Path {
     TimeNs failed_at = 0;  // 0: never
-    bool closed = false;
+    KernelClose closed = KernelClose::none;
     bool refused = false;  // since it failed and since the last sign of life
   };
 

@@ -8,7 +8,7 @@ namespace {
 constexpr TimeNs kStart = 100 * kSecond;
 
 // Returns the evidence of a peer with three paths, all of which failed at `kStart`.
-DeathEvidence failed_paths(bool closed) {
+DeathEvidence failed_paths(KernelClose closed) {
   DeathEvidence evidence(3);
   for (size_t path = 0; path < 3; ++path) evidence.on_failed(path, closed, kStart);
   evidence.on_all_down(kStart);
@@ -16,7 +16,7 @@ DeathEvidence failed_paths(bool closed) {
 }
 
 TEST(DeathEvidence, ClosedConnectionsAndTwoRefusedPathsProveItAtOnce) {
-  DeathEvidence evidence = failed_paths(true);
+  DeathEvidence evidence = failed_paths(KernelClose::ended);
   EXPECT_FALSE(evidence.proves_death()) << "closed connections alone may be an outage's end";
   evidence.on_refused(0, kStart);
   EXPECT_FALSE(evidence.proves_death());
@@ -25,7 +25,7 @@ TEST(DeathEvidence, ClosedConnectionsAndTwoRefusedPathsProveItAtOnce) {
 }
 
 TEST(DeathEvidence, TwoRefusalsAreNoProofWhileTheNetworkIsDown) {
-  DeathEvidence evidence = failed_paths(false);
+  DeathEvidence evidence = failed_paths(KernelClose::none);
   for (TimeNs after : {1 * kMillisecond, 2 * kMillisecond, 500 * kMillisecond}) {
     evidence.on_refused(0, kStart + after);
     evidence.on_refused(1, kStart + after);
@@ -34,33 +34,55 @@ TEST(DeathEvidence, TwoRefusalsAreNoProofWhileTheNetworkIsDown) {
 }
 
 TEST(DeathEvidence, OneSilentPathMakesTwoRefusalsTooLittle) {
-  DeathEvidence evidence = failed_paths(true);
-  evidence.on_failed(1, false, kStart - 2 * kSecond);
+  DeathEvidence evidence = failed_paths(KernelClose::ended);
+  evidence.on_failed(1, KernelClose::none, kStart - 2 * kSecond);
   evidence.on_refused(0, kStart);
   evidence.on_refused(2, kStart);
   EXPECT_FALSE(evidence.proves_death());
 }
 
 TEST(DeathEvidence, APathThatFailedLongAgoSaysNothing) {
-  DeathEvidence evidence = failed_paths(true);
-  evidence.on_failed(1, false, kStart - 60 * kSecond);
+  DeathEvidence evidence = failed_paths(KernelClose::ended);
+  evidence.on_failed(1, KernelClose::none, kStart - 60 * kSecond);
   evidence.on_refused(0, kStart);
   evidence.on_refused(2, kStart);
   EXPECT_TRUE(evidence.proves_death());
 }
 
 TEST(DeathEvidence, RefusalsThatLastProveItAlone) {
-  DeathEvidence evidence = failed_paths(false);
-  for (int i = 0; i < 12; ++i) {
+  DeathEvidence evidence = failed_paths(KernelClose::none);
+  for (int i = 0; i < 40; ++i) {
     evidence.on_refused(0, kStart + i * 250 * kMillisecond);
     EXPECT_FALSE(evidence.proves_death()) << i;
   }
-  evidence.on_refused(0, kStart + 3 * kSecond);
+  evidence.on_refused(0, kStart + 10 * kSecond);
+  EXPECT_TRUE(evidence.proves_death());
+}
+
+// A firewall that begins to refuse resets every connection, also the new ones, and so does another
+// host that takes the peer's address over.
+TEST(DeathEvidence, ResetsWithoutAnOrderlyEndAreNoProofBeforeTheRefusalsLast) {
+  DeathEvidence evidence = failed_paths(KernelClose::reset);
+  for (size_t i = 0; i < 8; ++i) {
+    evidence.on_refused(i % 3, kStart + static_cast<TimeNs>(i) * 250 * kMillisecond);
+    EXPECT_FALSE(evidence.proves_death()) << i;
+  }
+  evidence.on_refused(0, kStart + 2 * kSecond);
+  EXPECT_TRUE(evidence.proves_death());
+}
+
+TEST(DeathEvidence, OneOrderlyEndAmongResetsProvesItAtOnce) {
+  DeathEvidence evidence = failed_paths(KernelClose::reset);
+  evidence.on_closed(1, KernelClose::ended);
+  evidence.on_closed(1, KernelClose::reset);  // its other connection
+  evidence.on_refused(0, kStart);
+  EXPECT_FALSE(evidence.proves_death());
+  evidence.on_refused(1, kStart);
   EXPECT_TRUE(evidence.proves_death());
 }
 
 TEST(DeathEvidence, AnAnswerMakesEarlierRefusalsVoid) {
-  DeathEvidence evidence = failed_paths(false);
+  DeathEvidence evidence = failed_paths(KernelClose::none);
   for (int i = 0; i < 100; ++i) {
     evidence.on_refused(0, kStart + i * 250 * kMillisecond);
     if (i % 10 == 9) evidence.on_alive();  // the real peer, between forged refusals
@@ -70,7 +92,7 @@ TEST(DeathEvidence, AnAnswerMakesEarlierRefusalsVoid) {
 
 TEST(DeathEvidence, OneRefusalOfAPeerWithOnePathIsNoProof) {
   DeathEvidence evidence(1);
-  evidence.on_failed(0, true, kStart);
+  evidence.on_failed(0, KernelClose::ended, kStart);
   evidence.on_all_down(kStart);
   evidence.on_refused(0, kStart);
   EXPECT_FALSE(evidence.proves_death());

@@ -12,6 +12,9 @@ constexpr TimeNs kLongPause = 1 * kSecond;
 // A peer that nothing reaches for this long after its goodbye has left. Shorter than the bound of
 // finalize.
 constexpr TimeNs kLeftAfter = 5 * kSecond;
+// A peer that answers on another path lives: a firewall, or another host, refused. A connection in
+// a black hole looks open after the peer has left.
+constexpr TimeNs kSilent = 100 * kMillisecond;
 constexpr TimeNs kAllDownInterval = 20 * kMillisecond;
 
 }  // namespace
@@ -46,7 +49,8 @@ std::optional<PeerLiveness::End> PeerLiveness::check(Goodbye goodbye, TimeNs sil
                                                      TimeNs now) const {
   const TimeNs down = all_down_since_ == 0 ? 0 : now - all_down_since_;
   const TimeNs away = goodbye.relayed ? std::max(down, silence) : down;
-  if (goodbye.heard && (evidence_.refusals() > 0 || away >= kLeftAfter)) {
+  const bool refused = evidence_.refusals() > 0 && (all_down() || silence >= kSilent);
+  if (goodbye.heard && (refused || away >= kLeftAfter)) {
     return End{PeerEnd::goodbye, "the peer left in order"};
   }
   if (evidence_.proves_death()) return End{PeerEnd::dead, "its kernel refuses new connections"};

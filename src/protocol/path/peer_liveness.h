@@ -32,10 +32,15 @@ class PeerLiveness {
   // --- evidence ---
   // Records that the peer, or a kernel in its place, accepted or acknowledged something.
   void on_alive() { evidence_.on_alive(); }
-  // Records that a kernel refused a new connection of this path.
+  // Records that the kernel at an address that was the peer's refused a new connection of this
+  // path.
   void on_refused(size_t path, TimeNs now) { evidence_.on_refused(path, now); }
-  // `closed`: the peer's kernel closed the connection in order, or reset it.
-  void on_failed(size_t path, bool closed, TimeNs now) { evidence_.on_failed(path, closed, now); }
+  // Records how the path's connections ended.
+  void on_failed(size_t path, KernelClose closed, TimeNs now) {
+    evidence_.on_failed(path, closed, now);
+  }
+  // Records how another connection of a path that has failed has ended.
+  void on_closed(size_t path, KernelClose closed) { evidence_.on_closed(path, closed); }
   // Records that no path is connected. Returns whether that is new.
   bool on_all_down(TimeNs now);
   void on_connected() { all_down_since_ = 0; }

@@ -41,7 +41,8 @@ class PeerLivenessTest : public testing::Test {
     switch (step.event) {
       case Event::failed:
       case Event::broke:
-        return liveness_.on_failed(step.value, step.event == Event::failed, now);
+        return liveness_.on_failed(
+            step.value, step.event == Event::failed ? KernelClose::ended : KernelClose::none, now);
       case Event::all_down:
         (void)liveness_.on_all_down(now);
         return;
@@ -174,10 +175,10 @@ TEST_F(PeerLivenessTest, RefusalsAfterASilentFailureMustLast) {
       {1'000, Event::refused, 0},
       {1'500, Event::refused, 0},
       {2'000, Event::refused, 0},
-      {3'999, Event::refused, 0},
-      {3'999, Event::check},
-      {4'000, Event::refused, 0},
-      {4'000, Event::check, 0, PeerEnd::dead},
+      {10'999, Event::refused, 0},
+      {10'999, Event::check},
+      {11'000, Event::refused, 0},
+      {11'000, Event::check, 0, PeerEnd::dead},
   });
 }
 
@@ -186,7 +187,21 @@ TEST_F(PeerLivenessTest, APeerThatSaidGoodbyeHasLeftAtTheFirstRefusal) {
       {0, Event::goodbye},
       {0, Event::failed, 0},
       {0, Event::check},
+      {0, Event::all_down},
       {1, Event::refused, 0},
+      {1, Event::check, 0, PeerEnd::goodbye},
+  });
+}
+
+// A firewall may refuse on one path while the peer waits for this rank's goodbye on another. One
+// that a black hole hides looks connected after the peer has left.
+TEST_F(PeerLivenessTest, ARefusalOnOnePathSaysNothingOfAPeerThatAnswersOnAnother) {
+  play({
+      {0, Event::goodbye},
+      {0, Event::failed, 0},
+      {1, Event::refused, 0},
+      {1, Event::check},
+      {1, Event::silent_s, 1},
       {1, Event::check, 0, PeerEnd::goodbye},
   });
 }

@@ -131,7 +131,9 @@ class Acceptor final : public HandshakeBase {
              "no two ranks have such a connection");
       return false;
     }
-    if (hello.identity.to_nic != listener_) {
+    // A host may answer for the address of one of its NICs on another (ARP flux), and a router may
+    // choose another way: the connection then uses the NIC of the listener, which its owner knows.
+    if ((hello.identity.to_nic == kNoNic) != (listener_ == kNoNic)) {
       refuse({Code::remote, "peer came to the listener of another NIC than it names"},
              "this is the listener of another NIC than it names");
       return false;

@@ -226,9 +226,9 @@ TEST(Handshake, RefusesEveryPeerBeforeTheRanksHaveMet) {
   EXPECT_TRUE(mentions(outcome.initiator, "the start of its job is not over"));
 }
 
-TEST(Handshake, RefusesAHelloAtTheListenerOfAnotherNic) {
+TEST(Handshake, RefusesAHelloOfANicAtAListenerOfNone) {
   auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), {});
-  auto acceptor = make_acceptor(run_with_key(1), NicId(5), accept_all(), nonce(2));
+  auto acceptor = make_acceptor(run_with_key(1), kNoNic, accept_all(), nonce(2));
   talk(*initiator, *acceptor);
   EXPECT_EQ(acceptor->state(), State::failed);
   EXPECT_TRUE(mentions(initiator->error(), "listener of another NIC"));

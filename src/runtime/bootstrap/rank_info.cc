@@ -215,9 +215,13 @@ NicInfo make_nic_info(const Nic& nic, uint16_t port) {
   info.mtu = nic.mtu;
   info.speed_mbps = nic.speed_mbps;
   info.port = port;
-  const size_t count = std::min(nic.addresses.size(), kNicAddressesMax);
-  info.addresses.assign(nic.addresses.begin(),
-                        nic.addresses.begin() + static_cast<std::ptrdiff_t>(count));
+  info.addresses = nic.addresses;
+  // A host may have any number of virtual addresses, of which each has a subnet of its own.
+  std::ranges::stable_partition(info.addresses, [](const Address& address) {
+    const bool single = address.prefix_bits == (address.family == AddressFamily::ipv4 ? 32 : 128);
+    return !single && !is_link_local(address);
+  });
+  if (info.addresses.size() > kNicAddressesMax) info.addresses.resize(kNicAddressesMax);
   // The scope stays on this host, as in the encoded form.
   for (Address& address : info.addresses) address.scope = 0;
   return info;

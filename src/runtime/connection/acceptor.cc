@@ -68,8 +68,9 @@ class Acceptor::ListenSocket final : public EventHandler {
 class Acceptor::PendingConnection final : public EventHandler {
  public:
   PendingConnection(Acceptor& owner, std::unique_ptr<Connection> connection,
-                    std::unique_ptr<Handshake> handshake, TimeNs give_up_at)
-      : place(owner.limiter_, connection->remote().address),
+                    std::unique_ptr<Handshake> handshake, NicId came_by, TimeNs give_up_at)
+      : nic(came_by),
+        place(owner.limiter_, connection->remote().address),
         io(std::move(connection), std::move(handshake)),
         deadline(give_up_at),
         owner_(owner) {}
@@ -87,6 +88,7 @@ class Acceptor::PendingConnection final : public EventHandler {
     }
   }
 
+  const NicId nic;
   HandshakeLimiter::Place place;
   HandshakeIo io;
   TimeNs deadline;  // it is freed then
@@ -107,8 +109,9 @@ Acceptor::Acceptor(Reactor& reactor, Transport& transport, const Clock& clock,
 
 Acceptor::~Acceptor() = default;
 
-Result<Endpoint> Acceptor::listen(const Address& local, const std::string& device, NicId nic) {
-  auto listener = transport_.listen({local, 0}, device);
+Result<Endpoint> Acceptor::listen(const Address& local, const std::string& device, NicId nic,
+                                  uint16_t port) {
+  auto listener = transport_.listen({local, port}, device);
   if (!listener.ok()) return listener.status();
   const Endpoint endpoint = listener.value()->local();
   auto listen_socket = std::make_unique<ListenSocket>(*this, std::move(listener).value(), nic);
@@ -150,7 +153,7 @@ void Acceptor::admit(ListenSocket& listen_socket, std::unique_ptr<Connection> co
   auto pending = std::make_unique<PendingConnection>(
       *this, std::move(connection),
       make_acceptor(run_, listen_socket.nic(), callbacks_.policy, callbacks_.nonce()),
-      now + limits::kHandshakeAgeMax);
+      listen_socket.nic(), now + limits::kHandshakeAgeMax);
   auto added = reactor_.add(poll_id, *pending, false);
   if (!added.ok()) return;
   pending->registration = std::move(added).value();
@@ -172,7 +175,9 @@ void Acceptor::finish(PendingConnection& pending, bool established) {
   pending.finished = true;
   if (established) {
     pending.deadline = 0;  // progress() frees it: this runs inside a call of its own
-    callbacks_.established(pending.io.take());
+    EstablishedConnection connection = pending.io.take();
+    connection.came_by = pending.nic;
+    callbacks_.established(std::move(connection));
   } else {
     ++refused_;
     pending.deadline = std::min(pending.deadline, clock_.now() + kLastWords);

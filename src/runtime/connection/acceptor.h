@@ -30,10 +30,11 @@ class Acceptor {
            Callbacks callbacks);
   ~Acceptor();
 
-  // Listens on a port of the kernel's choice and returns the endpoint; `local`: as Transport has
-  // it. The listener admits only connections that name `nic` (kNoNic: connections of paths that use
-  // no data NIC), and replaces the earlier one of that NIC.
-  Result<Endpoint> listen(const Address& local, const std::string& device, NicId nic);
+  // Listens and returns the endpoint; `local` and `port`: as Transport has them. The listener of a
+  // NIC replaces the earlier one, and admits only connections of paths that use data NICs; kNoNic:
+  // of those that use none.
+  Result<Endpoint> listen(const Address& local, const std::string& device, NicId nic,
+                          uint16_t port = 0);
   // Begins to accept. Connections that came before have waited in the listeners' backlogs, so an
   // early peer is not refused. Listeners of later calls of listen() accept at once.
   Status begin();

@@ -214,9 +214,20 @@ TEST_F(AcceptorTest, EndsAHalfOpenConnectionWhenItsTimeIsOver) {
   EXPECT_EQ(acceptor_->next_timeout(), kNever);
 }
 
-TEST_F(AcceptorTest, RefusesAPathThatBelongsToAnotherNicsListener) {
+// A host may answer for the address of one NIC on another (ARP flux): a refusal would look like the
+// peer's death.
+TEST_F(AcceptorTest, TakesAPathThatComesByAnotherNicAndSaysByWhich) {
   ConnectionIdentity elsewhere = kIdentity;
   elsewhere.to_nic = NicId(3);
+  HandshakeIo client = honest_client(1, elsewhere);
+  EXPECT_EQ(shake(client), HandshakeIo::Progress::done);
+  ASSERT_EQ(established_.size(), 1u);
+  EXPECT_EQ(established_[0].came_by, kNic);
+}
+
+TEST_F(AcceptorTest, RefusesAPathWithoutANicAtTheListenerOfOne) {
+  ConnectionIdentity elsewhere = kIdentity;
+  elsewhere.to_nic = kNoNic;
   HandshakeIo client = honest_client(1, elsewhere);
   EXPECT_EQ(shake(client), HandshakeIo::Progress::failed);
   EXPECT_NE(client.error().message().find("listener of another NIC"), std::string::npos);

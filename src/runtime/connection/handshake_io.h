@@ -16,6 +16,7 @@ struct EstablishedConnection {
   std::unique_ptr<Connection> connection;
   Session session;
   std::vector<std::byte> leftover;
+  NicId came_by = kNoNic;  // at the accepting end: the NIC of the listener
 };
 
 class HandshakeIo {

@@ -1,8 +1,8 @@
 #include "runtime/engine/nic_match.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
-#include <optional>
 
 #include "base/check.h"
 #include "base/limits.h"
@@ -16,28 +16,29 @@ constexpr PathId kShmPath{0xfefd};
 constexpr PathId kLoopbackPath{0xfefe};
 constexpr PathId kOutOfBandPath{0xffff};
 
-struct AddressPair {
-  Address mine;
-  Address theirs;
-};
-
-// Returns addresses of the two NICs that lie in one subnet.
-std::optional<AddressPair> common_subnet(const NicInfo& mine, const NicInfo& theirs) {
-  for (const Address& a : mine.addresses) {
-    for (const Address& b : theirs.addresses) {
-      if (same_subnet(a, b)) return AddressPair{a, b};
-    }
-  }
-  return std::nullopt;
+// Returns whether the two ranks run in one network namespace, though on different hosts: containers
+// with the host's network. Each then reaches the other at an address of its own.
+bool share_network(const RankInfo& a, const RankInfo& b) {
+  const RankInfo& fewer = a.nics.size() < b.nics.size() ? a : b;
+  const RankInfo& more = a.nics.size() < b.nics.size() ? b : a;
+  const auto is_there = [&](const NicInfo& nic) {
+    return std::ranges::any_of(more.nics, [&](const NicInfo& other) {
+      const bool named =
+          nic.hardware != decltype(nic.hardware){} || nic.addresses == other.addresses;
+      return named && nic.name == other.name && nic.hardware == other.hardware;
+    });
+  };
+  return !fewer.nics.empty() && std::ranges::all_of(fewer.nics, is_there);
 }
 
-std::optional<AddressPair> common_family(const NicInfo& mine, const NicInfo& theirs) {
-  for (const Address& a : mine.addresses) {
-    for (const Address& b : theirs.addresses) {
-      if (a.family == b.family) return AddressPair{a, b};
-    }
-  }
-  return std::nullopt;
+// Returns whether the two NICs have different addresses in one subnet. `one_network`: an address
+// that both have counts too.
+bool are_near(const NicInfo& a, const NicInfo& b, bool one_network) {
+  return std::ranges::any_of(a.addresses, [&](const Address& mine) {
+    return std::ranges::any_of(b.addresses, [&](const Address& theirs) {
+      return share_subnet(mine, theirs) && (one_network || !same_address(mine, theirs));
+    });
+  });
 }
 
 NicId nic_id(size_t index) {
@@ -49,6 +50,7 @@ class Matching {
   Matching(const RankInfo& lower, const RankInfo& higher)
       : lower_(lower),
         higher_(higher),
+        one_network_(share_network(lower, higher)),
         lower_uses_(lower.nics.size()),
         higher_uses_(higher.nics.size()) {}
 
@@ -79,7 +81,7 @@ class Matching {
 
  private:
   bool pair_if_near(size_t i, size_t j) {
-    if (!common_subnet(lower_.nics[i], higher_.nics[j])) return false;
+    if (!are_near(lower_.nics[i], higher_.nics[j], one_network_)) return false;
     pair(i, j);
     return true;
   }
@@ -110,12 +112,14 @@ class Matching {
     for (size_t k = 0; k < count; ++k) {
       const size_t i = lower[k % lower.size()];
       const size_t j = higher[k % higher.size()];
-      if (common_family(lower_.nics[i], higher_.nics[j])) pair(i, j);
+      const bool any = !address_pairs(lower_.nics[i].addresses, higher_.nics[j].addresses).empty();
+      if (any) pair(i, j);
     }
   }
 
   const RankInfo& lower_;
   const RankInfo& higher_;
+  const bool one_network_;
   std::vector<size_t> lower_uses_;
   std::vector<size_t> higher_uses_;
   std::vector<NicPair> pairs_;
@@ -127,18 +131,18 @@ PathSpec nic_path(const RankInfo& self, const RankInfo& peer, NicPair pair) {
   const NicId theirs = self_lower ? pair.higher : pair.lower;
   const NicInfo& my_info = self.nics[mine.value()];
   const NicInfo& their_info = peer.nics[theirs.value()];
-  auto addresses = common_subnet(my_info, their_info);
-  if (!addresses) addresses = common_family(my_info, their_info);
-  R2CCL_CHECK(addresses.has_value());  // match_nics() pairs no others
   PathSpec spec;
   spec.id = PathId(static_cast<uint16_t>(pair.lower.value() << 8 | pair.higher.value()));
   spec.local_nic = mine;
   spec.remote_nic = theirs;
   spec.local_name = my_info.name;
   spec.device = my_info.name;
-  spec.source = addresses->mine;
-  spec.remote = {addresses->theirs, their_info.port};
-  spec.remote.address.scope = addresses->mine.scope;
+  spec.one_network = share_network(self, peer);
+  spec.addresses = PathAddresses(my_info.addresses, addresses_of(peer, theirs));
+  R2CCL_CHECK(!spec.addresses.pairs().empty());  // match_nics() pairs no others
+  const AddressPair& first = spec.addresses.pairs().front();
+  spec.source = first.source;
+  spec.remote = {first.remote, their_info.port};
   return spec;
 }
 
@@ -209,11 +213,25 @@ std::vector<PathSpec> make_paths(const RankInfo& self, const RankInfo& peer) {
     spec.id = kOutOfBandPath;
     spec.control_only = true;
     spec.local_name = "oob";
+    spec.one_network = share_network(self, peer);
     spec.source = self.control.front().address;
     spec.remote = peer.control.front();
     paths.push_back(std::move(spec));
   }
   return paths;
+}
+
+std::vector<Address> addresses_of(const RankInfo& peer, NicId nic) {
+  std::vector<Address> addresses = peer.nics[nic.value()].addresses;
+  const std::vector<Address> own = addresses;
+  for (size_t i = 0; i < peer.nics.size(); ++i) {
+    if (i == nic.value()) continue;
+    std::ranges::copy_if(
+        peer.nics[i].addresses, std::back_inserter(addresses), [&](const Address& a) {
+          return std::ranges::any_of(own, [&](const Address& b) { return share_subnet(a, b); });
+        });
+  }
+  return addresses;
 }
 
 PathSpec relay_path() {

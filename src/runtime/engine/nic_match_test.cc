@@ -158,6 +158,48 @@ TEST(MatchNics, UsesTheAddressThatBothNicsShareASubnetIn) {
   EXPECT_EQ(paths[0].remote.port, 4242);
 }
 
+// A container engine gives every host the same address; so it may stand on a NIC.
+TEST(MatchNics, AnAddressThatBothHaveIsNoCommonSubnet) {
+  RankInfo a = info(0, {"172.17.0.1", "10.0.0.1"});
+  RankInfo b = info(1, {"10.0.0.2", "172.17.0.1"});
+  EXPECT_EQ(match_nics(a, b), (Pairs{pair(1, 0), pair(0, 1)}));
+  a.nics[0].addresses.push_back(address("10.0.0.9"));
+  EXPECT_EQ(match_nics(a, b), (Pairs{pair(0, 0), pair(1, 0)}));
+}
+
+TEST(MatchNics, LinkLocalAddressesAreNoCommonSubnet) {
+  RankInfo a = info(0, {"10.0.0.1", "10.0.1.1"});
+  RankInfo b = info(1, {"10.0.1.2", "10.0.0.2"});
+  for (RankInfo* each : {&a, &b}) {
+    for (NicInfo& one : each->nics) one.addresses.push_back(address("fe80::1", 64));
+  }
+  EXPECT_EQ(match_nics(a, b), (Pairs{pair(0, 1), pair(1, 0)}));
+}
+
+TEST(MakePaths, ContainersOfOneNetworkNamespaceMayReachEachOtherAtTheirOwnAddress) {
+  RankInfo a = info(0, {"10.0.0.1"});
+  RankInfo b = info(1, {"10.0.0.1"});
+  a.nics[0].hardware = b.nics[0].hardware = {0, 0, 2, 1, 2, 3, 4, 5};
+  EXPECT_TRUE(make_paths(a, b)[0].one_network);
+  b.nics[0].hardware[7] = 6;
+  EXPECT_FALSE(make_paths(a, b)[0].one_network);
+}
+
+TEST(MakePaths, ANicIsAlsoTriedAtTheAddressesOfOthersInItsSubnet) {
+  const auto paths = make_paths(info(0, {"10.0.0.1", "10.0.0.2", "10.0.1.1"}),
+                                info(1, {"10.0.0.3", "10.0.0.4", "10.0.1.2"}));
+  const auto remotes = [&](size_t path) {
+    std::vector<std::string> texts;
+    for (const AddressPair& each : paths[path].addresses.pairs()) {
+      texts.push_back(to_string(each.remote));
+    }
+    return texts;
+  };
+  EXPECT_EQ(remotes(0), (std::vector<std::string>{"10.0.0.3", "10.0.0.4"}));
+  EXPECT_EQ(remotes(1), (std::vector<std::string>{"10.0.0.4", "10.0.0.3"}));
+  EXPECT_EQ(remotes(2), (std::vector<std::string>{"10.0.1.2"}));
+}
+
 TEST(MatchNics, StaysWithinTheNumberOfPathsThatAFrameCanReport) {
   // Subnet 0: 64 NICs face one. Subnet 1: one faces 63. No NIC may be left over.
   RankInfo a = info(0, {});

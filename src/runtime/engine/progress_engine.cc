@@ -8,10 +8,8 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/mutant.h"
 #include "protocol/wire/byte_io.h"
 #include "protocol/wire/key_schedule.h"
-#include "runtime/bootstrap/address_codec.h"
 #include "runtime/engine/nic_match.h"
 #include "runtime/link/notice.h"
 #include "transport/nic_choice.h"
@@ -85,6 +83,7 @@ DialGate& ProgressEngine::dial_gate(NicId nic, bool shm) {
 Status ProgressEngine::open() {
   auto all = transport().nics();
   if (!all.ok()) return all.status();
+  note_addresses(all.value());
   R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
   R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value()));
   if (options_.shm) listen_in_shared_memory();
@@ -308,6 +307,7 @@ void ProgressEngine::refresh_nics(TimeNs now) {
     read_nics_at_ = now + kNicsPause;
     return;
   }
+  note_addresses(all.value());
   for (size_t i = 0; i < nics_.size(); ++i) {
     const auto found = std::find_if(all.value().begin(), all.value().end(),
                                     [&](const Nic& nic) { return nic.name == nics_[i].name; });
@@ -333,65 +333,6 @@ void ProgressEngine::refresh_nics(TimeNs now) {
       }
     }
   }
-}
-
-// A NIC's identity is not its address: after an outage it may return with another address, or as a
-// new device of its name, to which the old listener is not bound. Tells the peers. Returns false
-// when this is not possible now.
-bool ProgressEngine::advertise(size_t nic, const Nic& now) {
-  const NicId id(static_cast<uint16_t>(nic));
-  if (nics_[nic].index != now.index) {
-    auto port = listen_on(now, id);
-    if (!port.ok()) {
-      R2CCL_LOG(warn, "%s", port.status().message().c_str());
-      return false;
-    }
-    ports_[nic] = port.value();
-    nics_[nic].index = now.index;
-  }
-  nics_[nic].addresses = now.addresses;
-  const std::vector<Address> sources = make_nic_info(nics_[nic], ports_[nic]).addresses;
-  const std::vector<std::byte> notice = address_notice(id);
-  for (const auto& link : links_) {
-    if (link == nullptr || link->peer_ended()) continue;
-    link->set_source(id, sources);
-    if (!notice.empty()) {
-      link->send_notice({{static_cast<uint8_t>(NoticeKind::address), id.value()}, notice});
-    }
-  }
-  return true;
-}
-
-std::vector<std::byte> ProgressEngine::address_notice(NicId nic) const {
-  if (nic == kNoNic || mutated(Mutant::old_address)) return {};
-  const NicInfo info = make_nic_info(nics_[nic.value()], ports_[nic.value()]);
-  std::vector<std::byte> body;
-  ByteWriter out(body);
-  out.put(nic.value());
-  out.put(info.port);
-  out.put(static_cast<uint8_t>(info.addresses.size()));
-  for (const Address& address : info.addresses) put_address(out, address);
-  return make_notice(NoticeKind::address, nic.value(), body).bytes;
-}
-
-void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
-  ByteReader in(body);
-  const NicId nic(in.get<uint16_t>());
-  const auto port = in.get<uint16_t>();
-  const size_t count = in.get<uint8_t>();
-  std::vector<Address> addresses;
-  for (size_t i = 0; i < count; ++i) {
-    if (!get_address(in, addresses.emplace_back())) return;
-  }
-  RankInfo& info = rank_table_[static_cast<size_t>(peer.value())];
-  if (in.bad() || nic.value() >= info.nics.size()) return;
-  NicInfo& known = info.nics[nic.value()];
-  known.port = port;
-  if (known.addresses != addresses) {
-    known.addresses = addresses;
-    reserve_places();
-  }
-  links_[static_cast<size_t>(peer.value())]->set_remote(nic, addresses, port);
 }
 
 // The engine handles notices to links itself. The observer gets all others.

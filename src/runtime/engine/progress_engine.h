@@ -93,6 +93,8 @@ class ProgressEngine final : private LinkHost {
   Transport& transport() override { return shared_.transport(); }
   const RunIdentity& run() const override { return run_; }
 
+  bool is_own(const Address& address) const override;
+
   // Runs one pass: does all work that is due, after the events of this turn.
   void progress();
   // Returns the time when the next pass is due if nothing happens: absolute.
@@ -175,6 +177,7 @@ class ProgressEngine final : private LinkHost {
   void reserve_places();
   static std::string describe_pair(const RankInfo& a, const RankInfo& b);
   void refresh_nics(TimeNs now);
+  void note_addresses(const std::vector<Nic>& all);
   void on_call(Rank peer, std::span<const std::byte> bytes);
   void on_drained(Rank peer, std::span<const std::byte> body);
   void on_address(Rank peer, std::span<const std::byte> body);
@@ -202,14 +205,16 @@ class ProgressEngine final : private LinkHost {
   Rank self_;
   std::vector<RankInfo> rank_table_;
   EngineObserver* observer_ = nullptr;
-  std::vector<Nic> nics_;          // the data NICs, in the order advertised
-  std::vector<uint16_t> ports_;    // port of the listener on each
-  std::vector<Endpoint> control_;  // out-of-band if any, then lo
-  Endpoint shm_;                   // family none: not listening in shared memory
-  std::deque<DialGate> gates_;     // of each NIC, then of dials without one: shm, others
-  std::vector<NicQueue*> queues_;  // parallel to nics_; the process's
-  NicQueue& loopback_queue_;       // the process's
-  std::vector<TimeNs> next_ping_;  // parallel to nics_
+  std::vector<Nic> nics_;               // the data NICs, in the order advertised
+  std::vector<uint16_t> ports_;         // port of the listener on each
+  uint16_t nic_port_ = 0;               // of the first; 0: none listens yet
+  std::vector<Address> own_addresses_;  // of all NICs of this host
+  std::vector<Endpoint> control_;       // out-of-band if any, then lo
+  Endpoint shm_;                        // family none: not listening in shared memory
+  std::deque<DialGate> gates_;          // of each NIC, then of dials without one: shm, others
+  std::vector<NicQueue*> queues_;       // parallel to nics_; the process's
+  NicQueue& loopback_queue_;            // the process's
+  std::vector<TimeNs> next_ping_;       // parallel to nics_
   size_t ping_cursor_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
   LinkSchedule schedule_;        // of links_, which it outlives

@@ -11,12 +11,16 @@
 namespace r2ccl {
 
 // A peer may come to any address of the NIC, in any order, and the addresses may change; the device
-// says which NIC it is. An address that acts as a NIC shares its device with others.
+// says which NIC it is. All NICs have one port, where that is free: a connection that comes to the
+// address of one by another is then accepted, where the kernel of a living rank would refuse it. An
+// address that acts as a NIC shares its device with others.
 Result<uint16_t> ProgressEngine::listen_on(const Nic& nic, NicId id) {
   const std::string device = bound_device(nic.name);
-  auto endpoint =
-      acceptor_->listen(device.empty() ? nic.addresses.front() : Address{}, device, id);
+  const Address local = device.empty() ? nic.addresses.front() : Address{};
+  auto endpoint = acceptor_->listen(local, device, id, device.empty() ? 0 : nic_port_);
+  if (!endpoint.ok() && nic_port_ != 0) endpoint = acceptor_->listen(local, device, id);
   if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
+  if (!device.empty() && nic_port_ == 0) nic_port_ = endpoint.value().port;
   return endpoint.value().port;
 }
 

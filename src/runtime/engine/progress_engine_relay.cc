@@ -93,7 +93,7 @@ void ProgressEngine::on_relay(EstablishedConnection from) {
     R2CCL_LOG(warn, "cannot relay: %s", connection.status().message().c_str());
     return;
   }
-  RelayPipe::End near{identity.from, std::move(from.connection), &queue(identity.to_nic), 0};
+  RelayPipe::End near{identity.from, std::move(from.connection), &queue(from.came_by), 0};
   if (const Path* back = ordinary_path(identity.from, 0)) near.min_rtt = back->model.base_delay();
   RelayPipe::End far{identity.to, std::move(connection).value(), &queue(path->nic()),
                      path->model.base_delay()};

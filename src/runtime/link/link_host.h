@@ -76,6 +76,9 @@ class LinkHost {
   // Returns the notice of the present address of that NIC of this rank; empty: none is needed.
   virtual std::vector<std::byte> address_notice(NicId nic) const = 0;
 
+  // Returns whether this host has the address now, and not for itself alone as the loopback's.
+  virtual bool is_own(const Address& address) const = 0;
+
   // Returns a way to a rank of a third host, which may relay to `peer`: that of `turn`, or of the
   // first later turn that has one; none: no other host is in reach.
   virtual std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const = 0;

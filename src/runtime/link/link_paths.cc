@@ -14,6 +14,8 @@ namespace r2ccl {
 namespace {
 
 constexpr TimeNs kValidationMax = 1 * kSecond;
+// The other connection of a process that dies ends within microseconds, if it gets a processor.
+constexpr TimeNs kEndKept = 1 * kSecond;
 constexpr TimeNs kValidationInterval = 20 * kMillisecond;
 
 }  // namespace
@@ -36,6 +38,7 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   compensate_idle(idle_ns, now);
   if (!settled_) settle(now);
   const bool carries = note_data_paths(now);
+  if (ends_kept_) look_at_ends(now);
   if (settings_.monitor) detector_.run(now);
   if (has_relay_ && (!carries || uses_relay() || is_cut_off(now))) seek_relay(now);
   dial(now);
@@ -91,6 +94,18 @@ void LinkPaths::compensate_idle(TimeNs idle_ns, TimeNs now) {
   if (idle_ns <= limits::kPauseThreshold) return;
   detector_.compensate_idle(idle_ns, now);
   liveness_.compensate_idle(idle_ns, now);
+}
+
+// One connection of a path was reset. How the other one ends shows whether the process has died.
+void LinkPaths::look_at_ends(TimeNs now) {
+  ends_kept_ = false;
+  for (Path* path : all()) {
+    if (!path->keeps_end()) continue;
+    const KernelClose closed = path->look_at_end();
+    if (closed != KernelClose::none) liveness_.on_closed(path->index, closed);
+    if (now - path->state.since() > kEndKept) path->drop_end();
+    ends_kept_ = ends_kept_ || path->keeps_end();
+  }
 }
 
 // The shortage is this host's, so no outstanding chunk on any path counts as late for it.
@@ -187,7 +202,7 @@ bool LinkPaths::ping(NicId local_nic) {
 void LinkPaths::report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event) {
   event.peer = end_.peer;
   event.path = path.spec.id;
-  event.local_nic = path.spec.local_nic;
+  event.local_nic = path.spec.relay ? path.spec.local_nic : path.nic();
   event.remote_nic = path.spec.remote_nic;
   event.from = from;
   event.to = path.state.phase();
@@ -223,14 +238,18 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   const bool fault = (from == PathPhase::up || from == PathPhase::suspect) && !event.planned;
   const bool goodbye = events_.peer_said_goodbye();
   slots_[path.index].dialer->cancel();
-  const bool closed = std::exchange(path.closed_by_kernel, false);
+  KernelClose closed = std::exchange(path.closed, KernelClose::none);
+  // In memory the peer's own kernel ends the connection.
+  if (path.spec.is_shm() && closed == KernelClose::reset) closed = KernelClose::ended;
   // The connections of a relay path end at a kernel that says nothing of the peer.
   if (!path.spec.relay) liveness_.on_failed(path.index, closed, now);
   if (from == PathPhase::up) events_.on_failing(path);
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;
   event.retransmitted_bytes =
-      events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now));
+      events_.on_failed(detach(path, goodbye ? DownCause::closing : told, now,
+                               closed == KernelClose::reset && !path.spec.relay));
+  ends_kept_ = ends_kept_ || path.keeps_end();
   path.backoff.on_down(now, fault);
   path.note_failure(event, fault);
   if (goodbye) path.backoff.on_hint(now);  // probably the peer is leaving: find out soon
@@ -245,9 +264,9 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
 }
 
 // Closes the connections. Returns the transmissions that were outstanding.
-Fifo<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now) {
+Fifo<Transmission> LinkPaths::detach(Path& path, DownCause cause, TimeNs now, bool keeps_end) {
   const uint64_t outstanding = path.model.bytes_outstanding();
-  Fifo<Transmission> lost = path.detach(cause, now);  // which may run out of memory
+  Fifo<Transmission> lost = path.detach(cause, now, keeps_end);  // which may run out of memory
   host_.queue(path.nic()).on_lost(outstanding);
   return lost;
 }
@@ -288,7 +307,8 @@ void LinkPaths::hang_up() noexcept {
 void LinkPaths::on_nic_change(NicId nic, bool usable, DownCause cause) {
   for (PathSlot& slot : std::span(slots_).first(in_use_)) {
     Path& path = *slot.path;
-    if (path.nic() != nic) continue;
+    const bool leaves_by_it = path.state.connected() || path.spec.relay;
+    if ((leaves_by_it ? path.nic() : path.spec.local_nic) != nic) continue;
     events_.wake();
     if (usable && !path.spec.relay) {
       slot.call_due = !opens() && !path.state.connected() && !mutated(Mutant::return_untold);

@@ -164,11 +164,16 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   TimeNs next_settling(const PathSlot& slot, TimeNs now) const;
   void compensate_idle(TimeNs idle_ns, TimeNs now);
   void resume_paused(TimeNs now);
+  void look_at_ends(TimeNs now);
   bool note_data_paths(TimeNs now);
   void dial(TimeNs now);
   void hint(PathSlot& slot);
+  void readdress(PathSlot& slot);
   bool may_open(const Path& path, TimeNs now) const;
   bool is_first_dial(const Path& path) const;
+  bool leads_here(const PathSpec& spec, const Address& remote) const;
+  bool aim(Path& path, TimeNs now);
+  bool is_answer_of_peer(const Path& path, const DialRequest& request) const;
   bool admitted(PathSlot& slot, TimeNs now);
   bool may_dial(const PathSlot& slot) const;
   // link_paths_relay.cc
@@ -196,7 +201,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
                  TimeNs now);
   PathEvent failure_event(const Path& path, DownCause cause, DownCause peer_cause,
                           const std::string& why, TimeNs now) const;
-  Fifo<Transmission> detach(Path& path, DownCause cause, TimeNs now);
+  Fifo<Transmission> detach(Path& path, DownCause cause, TimeNs now, bool keeps_end = false);
   void forget_outstanding() noexcept;
   void report_change(const Path& path, PathPhase from, TimeNs now, PathEvent event);
   void choose_standby();
@@ -229,6 +234,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   // Every connected path has the connections that it needs, and has shown that they work. While
   // this is true, settle() has nothing to do.
   bool settled_ = false;
+  bool ends_kept_ = false;  // some path keeps the end of its last incarnation
   NicSet drained_local_;
   NicSet drained_remote_;
   std::string last_dial_failure_;

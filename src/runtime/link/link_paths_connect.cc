@@ -84,6 +84,7 @@ void LinkPaths::dial(TimeNs now) {
     }
     if (!may_dial(slot)) continue;
     if (mutated(Mutant::no_return) && path.history.downs > 0) continue;
+    if (!aim(path, now)) continue;
     if (!admitted(slot, now)) continue;
     path.backoff.on_attempt(now);
     open(slot, now);
@@ -98,6 +99,39 @@ bool LinkPaths::may_dial(const PathSlot& slot) const {
   if (opens()) return true;
   if (slot.path->spec.relay) return false;
   return liveness_.all_down() || events_.peer_said_goodbye() || slot.call_due;
+}
+
+// A container engine gives every host the same address, also while the job runs. Only its own
+// processes would answer this host there.
+bool LinkPaths::leads_here(const PathSpec& spec, const Address& remote) const {
+  return !spec.one_network && host_.is_own(remote);
+}
+
+// Chooses the addresses of the path's next attempt. Returns false when each leads back to this
+// host: then the attempt has failed.
+bool LinkPaths::aim(Path& path, TimeNs now) {
+  PathSpec& spec = path.spec;
+  if (spec.relay) return true;
+  const auto here = [&](const Address& remote) { return leads_here(spec, remote); };
+  if (spec.addresses.is_fixed()) {
+    if (!here(spec.remote.address)) return true;
+  } else if (const auto pair = spec.addresses.next(here)) {
+    spec.source = pair->source;
+    spec.remote.address = pair->remote;
+    return true;
+  }
+  path.note_attempt(spec.addresses.is_fixed() || !spec.addresses.pairs().empty()
+                        ? to_string(spec.remote.address) + " is an address of this host too"
+                        : "no two addresses of the NICs are of one family");
+  path.backoff.on_attempt(now);
+  return false;
+}
+
+// Returns whether an answer of a kernel to this attempt says something about the peer.
+bool LinkPaths::is_answer_of_peer(const Path& path, const DialRequest& request) const {
+  const Address& remote = request.remote.address;
+  if (path.spec.is_shm()) return path.state.incarnation() != Incarnation();  // its name is random
+  return path.spec.addresses.is_proved(remote) && !leads_here(path.spec, remote);
 }
 
 bool LinkPaths::is_first_dial(const Path& path) const {
@@ -121,7 +155,8 @@ bool LinkPaths::admitted(PathSlot& slot, TimeNs now) {
 bool LinkPaths::may_join(const PathSlot& slot) const {
   const Path& path = *slot.path;
   return wants_data_ && opens() && path.lacks_data() && !path.broken && !path.standby &&
-         path.health.round_trip > 0 && !detector_.pinged();
+         path.health.round_trip > 0 && !detector_.pinged() &&
+         !leads_here(path.spec, path.spec.remote.address);
 }
 
 // The ping of the attempt shows whether the peer runs meanwhile.
@@ -198,6 +233,7 @@ void LinkPaths::probe_kernel(PathEnd& end, TimeNs now) {
   const Path& path = path_of(end);
   PathDialer& dialer = *slots_[end.index].dialer;
   if (path.spec.relay) return;  // no kernel at the other end of its connections is the peer's
+  if (leads_here(path.spec, path.spec.remote.address)) return;
   if (dialer.joining()) dialer.cancel();  // the state of the path comes first
   if (dialer.busy() || now - dialer.started_at() < kProbeInterval) return;
   DialRequest probe;
@@ -216,7 +252,8 @@ void LinkPaths::reconnect(PathEnd& end, TimeNs interval, TimeNs now) {
   if (slot.dialer->joining()) slot.dialer->cancel();
   if (now - slot.dialer->started_at() < interval || slot.dialer->busy()) return;
   const bool anew = opens() && !mutated(Mutant::dead_connections);
-  anew ? open(slot, now) : probe_kernel(end, now);
+  if (!anew) return probe_kernel(end, now);
+  if (aim(*slot.path, now)) open(slot, now);
 }
 
 // Returns false when a connection of the new incarnation broke at once.
@@ -228,7 +265,13 @@ bool LinkPaths::attach(Path& path, std::optional<EstablishedConnection> data,
   slot.joined_in_vain = 0;
   settled_ = false;
   if (data) (void)want_data();  // the peer's report may come later
-  if (path.spec.relay) shown_ = slots_.size();
+  const Address remote = control.connection->remote().address;
+  if (path.spec.relay) {
+    shown_ = slots_.size();
+  } else if (const auto pair = path.spec.addresses.on_proved(remote)) {
+    path.spec.source = pair->source;
+    path.spec.remote.address = pair->remote;
+  }
   const Status attached = path.attach(host_.reactor(), std::move(data), std::move(control), now);
   if (attached.ok()) return true;
   R2CCL_LOG(info, "path %s to rank %d: %s", path.spec.local_name.c_str(), end_.peer.value(),
@@ -242,13 +285,17 @@ bool LinkPaths::attach(Path& path, std::optional<EstablishedConnection> data,
 void LinkPaths::on_dialed(PathDialer& dialer, DialedPath dialed) {
   Path& path = *find(dialer.request().path);
   events_.wake();
-  liveness_.on_alive();
   if (dialed.data && !dialed.control) return on_joined(path, std::move(*dialed.data));
   if (!dialed.control) {
-    if (!dialer.request().call.empty()) slots_[path.index].call_due = false;
-    path.health.kernel_answered_at = now();
+    const bool called = !dialer.request().call.empty();
+    if (called) slots_[path.index].call_due = false;
+    if (called || is_answer_of_peer(path, dialer.request())) {
+      liveness_.on_alive();
+      path.health.kernel_answered_at = now();
+    }
     return;
   }
+  liveness_.on_alive();
   if (path.state.connected()) {
     if (!detector_.pinged()) return;  // the peer has been heard in the meantime
     detector_.on_silence_ended(now());
@@ -293,11 +340,13 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   }
   Path& path = *find(dialer.request().path);
   if (path.spec.relay) return on_relay_failed(slots_[path.index], failure);
-  if (failure.connected) path.health.kernel_answered_at = now();
+  const bool of_peer = is_answer_of_peer(path, dialer.request());
+  if (failure.connected && of_peer) path.health.kernel_answered_at = now();
   if (dialer.request().opens == DialOpens::data) on_join_failed(slots_[path.index], failure);
   if (!dialer.request().probe_only && !path.state.connected()) path.note_attempt(failure.why);
+  if (!path.state.connected()) path.spec.addresses.on_failed();
   const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();
-  if (!seeks || events_.peer_ended()) return;
+  if (!seeks || events_.peer_ended() || !of_peer) return;
   if (failure.connected) liveness_.on_alive();
   if (failure.error == ECONNREFUSED) liveness_.on_refused(path.index, now());
 }
@@ -360,24 +409,14 @@ void LinkPaths::adopt_control(Path& path, std::optional<EstablishedConnection> d
   if (path.state.connected()) {
     fail_path(path, DownCause::connection_lost, DownCause::none, "the peer opened it anew", now());
   }
+  path.set_nic(control.came_by);
   if (path.spec.relay) {
     in_use_ = slots_.size();
-    path.set_nic(control.session.identity.to_nic);
     path.spec.remote = control.connection->remote();
   }
   (void)attach(path, std::move(data), std::move(control), now());
   events_.on_state_changed();
 }
-
-namespace {
-
-const Address* same_family(const std::vector<Address>& addresses, const Address& as) {
-  const auto found =
-      std::ranges::find_if(addresses, [&](const Address& a) { return a.family == as.family; });
-  return found == addresses.end() ? nullptr : &*found;
-}
-
-}  // namespace
 
 // The path may be back: begins the next attempt at once, in place of one that no kernel has
 // answered.
@@ -386,28 +425,39 @@ void LinkPaths::hint(PathSlot& slot) {
   slot.path->backoff.on_hint(now());
 }
 
+// A connected path keeps its addresses, as long as both ends still have them.
+void LinkPaths::readdress(PathSlot& slot) {
+  PathSpec& spec = slot.path->spec;
+  const auto here = [&](const Address& remote) { return leads_here(spec, remote); };
+  const AddressPair current{spec.source, spec.remote.address};
+  const auto next = spec.addresses.next(here);
+  const bool gone =
+      std::ranges::find(spec.addresses.pairs(), current) == spec.addresses.pairs().end();
+  if (gone && next) {
+    spec.source = next->source;
+    spec.remote.address = next->remote;
+  }
+  hint(slot);
+  events_.wake();
+}
+
+// A peer tells its addresses also when its NIC is back with the old ones.
 void LinkPaths::set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port) {
   for (PathSlot& slot : std::span(slots_).first(in_use_)) {
     PathSpec& spec = slot.path->spec;
-    if (spec.remote_nic != remote_nic) continue;
-    const Address* address = same_family(addresses, spec.remote.address);
-    if (address == nullptr) continue;
-    spec.remote = {*address, port};
-    spec.remote.address.scope = spec.source.scope;
-    hint(slot);
-    events_.wake();
+    if (spec.remote_nic != remote_nic || spec.addresses.is_fixed()) continue;
+    spec.addresses.set_theirs(addresses);
+    spec.remote.port = port;
+    readdress(slot);
   }
 }
 
 void LinkPaths::set_source(NicId local_nic, const std::vector<Address>& addresses) {
   for (PathSlot& slot : std::span(slots_).first(in_use_)) {
     PathSpec& spec = slot.path->spec;
-    if (spec.local_nic != local_nic) continue;
-    const Address* address = same_family(addresses, spec.source);
-    if (address == nullptr) continue;
-    spec.source = *address;
-    hint(slot);
-    events_.wake();
+    if (spec.local_nic != local_nic || spec.addresses.is_fixed()) continue;
+    spec.addresses.set_own(addresses);
+    readdress(slot);
   }
 }
 

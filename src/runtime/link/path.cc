@@ -23,6 +23,12 @@ bool is_bad_memory(const IoResult& end) {
   return end.kind == IoKind::refused && end.error == EFAULT;
 }
 
+KernelClose close_of(const IoResult& end) {
+  if (end.kind == IoKind::closed) return KernelClose::ended;
+  const bool reset = end.kind == IoKind::failed && (end.error == ECONNRESET || end.error == EPIPE);
+  return reset ? KernelClose::reset : KernelClose::none;
+}
+
 LossMeter::Counters loss_counters(const ConnectionInfo& info) {
   const PacketCounts& counts = info.packets;
   const uint64_t in_vain = mutated(Mutant::loss_in_vain) ? 0 : counts.spurious;
@@ -45,7 +51,7 @@ Path::Path(Owner& owner, size_t place, PathSpec path_spec, const NicQueue& nic_q
       nic_(spec.local_nic) {}
 
 void Path::set_nic(NicId nic) {
-  R2CCL_CHECK(spec.relay && !state.connected());
+  R2CCL_CHECK(!state.connected());
   nic_ = nic;
   leave_by(host_.queue(nic));
 }
@@ -53,6 +59,7 @@ void Path::set_nic(NicId nic) {
 Status Path::attach(Reactor& reactor, std::optional<EstablishedConnection> data,
                     EstablishedConnection control, TimeNs now) {
   R2CCL_CHECK(!data.has_value() || !spec.control_only);
+  drop_end();
   if (control.session.incarnation <= state.incarnation()) {
     return {Code::remote, "an incarnation that is over"};
   }
@@ -99,7 +106,7 @@ Status Path::take_data(EstablishedConnection data) {
   return {};
 }
 
-Fifo<Transmission> Path::detach(DownCause cause, TimeNs now) {
+Fifo<Transmission> Path::detach(DownCause cause, TimeNs now, bool keeps_end) {
   sample_losses(now);
   losses_.reset();
   busy_rate.restart();
@@ -115,10 +122,25 @@ Fifo<Transmission> Path::detach(DownCause cause, TimeNs now) {
   data_.reset();
   data_passes = false;
   reader_.reset();
+  end_ = keeps_end ? std::move(control_) : nullptr;
   control_.reset();
   broken.reset();
   if (state.connected()) state.fail(cause, now);
   return lost;
+}
+
+// A process that dies closes its connections one after the other.
+KernelClose Path::look_at_end() {
+  std::array<std::byte, 4096> unwanted;
+  const iovec slice{unwanted.data(), unwanted.size()};
+  for (size_t turn = 0; turn < kLastTurns; ++turn) {
+    const IoResult result = end_->connection().read({&slice, 1});
+    if (result.kind == IoKind::progressed) continue;
+    if (result.kind == IoKind::blocked || result.kind == IoKind::refused) break;
+    end_.reset();
+    return close_of(result);
+  }
+  return KernelClose::none;
 }
 
 void Path::send_frame(DataHeader header, std::span<const std::byte> payload,
@@ -168,6 +190,7 @@ IoKind Path::send_last(ControlFrame& frame, std::vector<std::byte>& memory) {
 }
 
 void Path::hang_up() noexcept {
+  drop_end();
   writer_.reset();
   reader_.reset();
   data_.reset();
@@ -343,6 +366,7 @@ void Path::break_path(DownCause cause, const std::string& why) {
       const ControlStream::Received received = control_->receive(last);
       for (ControlFrame& frame : last) owner_.on_control(*this, std::move(frame));
       more = received.status.ok() && received.end.kind == IoKind::progressed;
+      if (received.status.ok()) closed = std::max(closed, close_of(received.end));
     }
   }
   // Level-triggered readiness would report the dead connection until the link has acted.
@@ -352,8 +376,7 @@ void Path::break_path(DownCause cause, const std::string& why) {
 }
 
 void Path::break_on(const IoResult& end, const char* which) {
-  const bool reset = end.kind == IoKind::failed && (end.error == ECONNRESET || end.error == EPIPE);
-  closed_by_kernel = closed_by_kernel || end.kind == IoKind::closed || reset;
+  closed = std::max(closed, close_of(end));
   if (end.kind == IoKind::closed) {
     break_path(DownCause::connection_lost, std::string(which) + " closed by the peer");
   } else if (end.kind == IoKind::failed) {

@@ -17,6 +17,7 @@
 #include "protocol/path/path_end.h"
 #include "protocol/path/reconnect_backoff.h"
 #include "runtime/connection/handshake_io.h"
+#include "runtime/connection/path_addresses.h"
 #include "runtime/connection/reactor.h"
 #include "runtime/link/control_stream.h"
 #include "runtime/link/frame_reader.h"
@@ -26,7 +27,7 @@
 
 namespace r2ccl {
 
-// The two ends of a path. Fixed for the life of the link, except the remote address.
+// The two ends of a path. Fixed for the life of the link, except their addresses.
 struct PathSpec {
   PathId id;
   bool control_only = false;  // the out-of-band path: control frames, never chunks
@@ -37,7 +38,10 @@ struct PathSpec {
   std::string local_name;  // for messages: "nic0", "mgmt", "shm", "lo", "relay"
   std::string device;      // bind to this device; empty: not bound
   Address source;
-  Endpoint remote;  // the peer's listener on its NIC
+  Endpoint remote;          // the peer's listener on its NIC
+  PathAddresses addresses;  // source and remote are one pair of them, or fixed
+  // The peer is in this network namespace, so addresses of this host may be the peer's.
+  bool one_network = false;
 
   bool is_shm() const { return remote.address.family == AddressFamily::local; }
 };
@@ -72,9 +76,10 @@ class Path final : public PathEnd, private FrameReader::Owner {
   ReconnectBackoff backoff;
   uint32_t dials = 0;  // number of dial attempts
   TimeNs stall = 0;    // the longest delay of a chunk by the latest trouble of this path
-  // Returns the NIC by which its bytes leave; of a relay path, that of its last connection.
+  // Returns the NIC by which its bytes leave: that of its last connection. It is not the spec's
+  // where this host answers for the address of that one on another.
   NicId nic() const { return nic_; }
-  // Requires a relay path that is not connected.
+  // Requires that it is not connected.
   void set_nic(NicId nic);
   // Returns true when it carries nothing because a NIC is out of service, connected or not.
   bool at_rest() const { return drained && (standby || !state.usable()); }
@@ -99,8 +104,13 @@ class Path final : public PathEnd, private FrameReader::Owner {
     return probe_received_ && model.frames_sent() > 0 && model.outstanding().empty();
   }
   // Closes both connections abortively, and forgets and returns the outstanding transmissions,
-  // oldest first.
-  Fifo<Transmission> detach(DownCause cause, TimeNs now);
+  // oldest first. `keeps_end`: leaves the control connection to itself, for look_at_end().
+  Fifo<Transmission> detach(DownCause cause, TimeNs now, bool keeps_end = false);
+  // Returns whether such a connection is left. The next incarnation ends it.
+  bool keeps_end() const { return end_ != nullptr; }
+  // Requires that. Returns how the peer's kernel has closed it, if it has, and then ends it.
+  KernelClose look_at_end();
+  void drop_end() noexcept { end_.reset(); }
 
   // --- the end without memory; after halt() only send_last(), hang_up() and reports are legal ---
   // Ends all input and output: touches no memory of clients any more.
@@ -190,7 +200,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // acts on it in its next progress().
   void break_by(DownCause cause, DownCause peer_cause, const std::string& why);
   std::string broken_why;
-  bool closed_by_kernel = false;           // the break is an end of stream or a reset
+  KernelClose closed = KernelClose::none;  // how the kernels ended the broken connections
   DownCause peer_cause = DownCause::none;  // cause seen by the peer, when `broken` is its notice
   // Turns that the rest of a broken path's control stream gets. A kernel holds less for a reader,
   // so only a peer that keeps writing loses frames by this bound.
@@ -230,6 +240,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   ControlHandler control_handler_{*this};
   std::unique_ptr<Connection> data_;
   std::unique_ptr<ControlStream> control_;  // there while the path is connected
+  std::unique_ptr<ControlStream> end_;      // of the last incarnation, which a reset has broken
   std::optional<FrameReader> reader_;
   std::optional<FrameWriter> writer_;  // these two are there with data_, and only with it
   Reactor* reactor_ = nullptr;         // the reactor of both connections

@@ -1,12 +1,15 @@
 #include "transport/tcp/socket_options.h"
 
+#include <linux/errqueue.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "transport/tcp/socket_address.h"
 #include "transport/transport.h"
@@ -41,6 +44,34 @@ int set_stream_options(int socket, uint32_t unsent_low_water) {
 
 int set_connect_options(int socket) {
   return set_option(socket, IPPROTO_TCP, TCP_SYNCNT, 1);
+}
+
+void keep_icmp_errors(int socket, bool keep) {
+  // A socket takes the option of its own family alone.
+  set_option(socket, IPPROTO_IP, IP_RECVERR, keep ? 1 : 0);
+  set_option(socket, IPPROTO_IPV6, IPV6_RECVERR, keep ? 1 : 0);
+}
+
+bool has_icmp_error(int socket) {
+  std::array<char, 512> control{};
+  char byte = 0;
+  iovec slice{&byte, sizeof byte};
+  msghdr message{};
+  message.msg_iov = &slice;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  if (recvmsg(socket, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return false;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
+    const bool ipv4 = part->cmsg_level == IPPROTO_IP && part->cmsg_type == IP_RECVERR;
+    const bool ipv6 = part->cmsg_level == IPPROTO_IPV6 && part->cmsg_type == IPV6_RECVERR;
+    if (!ipv4 && !ipv6) continue;
+    sock_extended_err error{};
+    std::memcpy(&error, CMSG_DATA(part), sizeof error);
+    return error.ee_origin == SO_EE_ORIGIN_ICMP || error.ee_origin == SO_EE_ORIGIN_ICMP6;
+  }
+  return false;
 }
 
 int set_listen_options(int socket, AddressFamily family, bool both_families) {

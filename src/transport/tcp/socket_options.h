@@ -15,6 +15,11 @@ int set_stream_options(int socket, uint32_t unsent_low_water);
 // Lets a connect give up after one repeated SYN, so that a forgotten attempt does not live for
 // minutes.
 int set_connect_options(int socket);
+// Keeps the ICMP errors of a connect for has_icmp_error(). Once it is established they must go, or
+// each would end it.
+void keep_icmp_errors(int socket, bool keep);
+// Returns whether an ICMP message ended the connect (Linux 5.10 or later knows).
+bool has_icmp_error(int socket);
 // `both_families`: a socket of IPv6 also accepts connections of IPv4.
 int set_listen_options(int socket, AddressFamily family, bool both_families);
 

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <climits>
 
+#include "transport/tcp/socket_options.h"
+
 namespace r2ccl {
 namespace {
 
@@ -57,13 +59,16 @@ ConnectState TcpConnection::connect_state() {
   socklen_t length = sizeof error;
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
   if (error != 0) {
-    fail(error);
+    // A firewall refuses by ICMP, a kernel without a listener by a reset: only the latter says
+    // something about the process there.
+    fail(error == ECONNREFUSED && has_icmp_error(socket_.get()) ? EHOSTUNREACH : error);
     return state_;
   }
   sockaddr_storage peer;
   length = sizeof peer;
   if (getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&peer), &length) == 0) {
     state_ = ConnectState::established;
+    keep_icmp_errors(socket_.get(), false);
   }
   return state_;
 }

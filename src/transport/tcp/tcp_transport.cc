@@ -23,8 +23,8 @@ GuardedFd open_socket(AddressFamily family) {
       [&] { return socket(socket_family(family), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
-// Opens a socket that can serve all addresses of this host, and sets `any` to the address to bind it
-// to: a socket of IPv6 serves both families, but some kernels have no IPv6.
+// Opens a socket that can serve all addresses of this host, and sets `any` to the address to bind
+// it to: a socket of IPv6 serves both families, but some kernels have no IPv6.
 GuardedFd open_any(Address& any) {
   any.family = AddressFamily::ipv6;
   GuardedFd socket = open_socket(any.family);
@@ -133,6 +133,7 @@ int TcpTransport::prepare_connect(int socket, Endpoint& remote, const ConnectOpt
       options.unsent_low_water != 0 ? options.unsent_low_water : options_.unsent_low_water;
   if (const int error = set_stream_options(socket, low_water); error != 0) return error;
   if (const int error = set_connect_options(socket); error != 0) return error;
+  keep_icmp_errors(socket, true);
   set_scope(remote.address, options.device);
   const std::string& device = options.device;
   const int error = bind_to_nic(socket, remote.address.family, device, options.source);
