@@ -67,6 +67,7 @@ RankRuntime::~RankRuntime() {
 Status RankRuntime::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(failure_);
   R2CCL_RETURN_IF_ERROR(engine_.start(options_.self, std::move(met), *this));
+  idle_nics_from_ = clock_.now() + kIdleNicsAfter;
   comm_id_ = make_comm_id(options_.job, engine_.rank_table());
   std::vector<MessagePort*> ports;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
@@ -193,7 +194,15 @@ void RankRuntime::turn() {
   drains_->progress(now);
   if (views_ != nullptr) views_->progress(now);
   rank_status_->progress(now);
+  if (!idle_nics_told_ && knows_idle_nics(now)) tell_idle_nics();
   observer_.on_turn_end();
+}
+
+// Once: a NIC that serves later needs no line, and one that fails has its verdict. It needs no
+// wake-up of its own.
+void RankRuntime::tell_idle_nics() {
+  idle_nics_told_ = true;
+  for (const IdleNic& idle : find_idle_nics(engine_)) R2CCL_LOG(warn, "%s", idle.text.c_str());
 }
 
 TimeNs RankRuntime::next_timeout() {

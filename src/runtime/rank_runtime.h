@@ -162,6 +162,8 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   const RankOptions& options() const { return options_; }
   const Clock& clock() const { return clock_; }
   TimeNs started_at() const { return started_at_; }
+  // Returns whether the paths have had the time to come up.
+  bool knows_idle_nics(TimeNs now) const { return now >= idle_nics_from_; }
   // Tells communicators apart; the same on all ranks, and public.
   uint64_t comm_id() const { return comm_id_; }
   // A rank in words, for messages.
@@ -190,6 +192,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   bool busy() const override;
   void on_nics_changed() override { engine_.on_nics_changed(); }
   void on_exception(const std::exception& error) noexcept override { fail_by_exception(error); }
+  void tell_idle_nics();
   bool started() const { return rank_status_ != nullptr; }
 
   // EngineObserver
@@ -206,6 +209,8 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   const Clock& clock_;
   RankObserver& observer_;
   const TimeNs started_at_;
+  TimeNs idle_nics_from_ = kNever;  // a NIC that has not served by then is idle
+  bool idle_nics_told_ = false;
   uint64_t comm_id_ = 0;
   ProgressEngine engine_;
   // From start() on; each may use those before it.

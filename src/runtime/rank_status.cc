@@ -142,6 +142,11 @@ void RankStatus::add_links(RankSummary& summary) {
     line.up = nic.up && nic.carrier;
     line.drained = engine.drained().contains(line.nic);
   }
+  if (rank_.knows_idle_nics(now)) {
+    for (const IdleNic& idle : find_idle_nics(engine)) {
+      summary.nics[idle.nic.value()].idle = idle.cause;
+    }
+  }
   RankSummary::Line shm{.nic = kShmNic};
   RankSummary::Line loopback{.nic = kNoNic};
   std::vector<LossCount> losses(summary.nics.size());

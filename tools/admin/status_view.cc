@@ -295,6 +295,20 @@ std::string troubles_text(const json& job) {
   return text;
 }
 
+// NICs that have not served since the start, a line each.
+std::string idle_text(const json& job) {
+  std::string text;
+  for (const json& member : list_of(job, "members")) {
+    for (const json& nic : list_of(member, "nics")) {
+      const std::string idle = text_of(nic, "idle");
+      if (idle.empty()) continue;
+      text += text_of(nic, "name") + " of rank " + count_text(member, "rank") + " (" +
+              text_of(member, "host") + ") has not served since the start: " + idle + "\n";
+    }
+  }
+  return text;
+}
+
 // Returns whether the job has no fault at all, of a NIC or otherwise.
 bool sound(const json& job) {
   const json& members = list_of(job, "members");
@@ -374,7 +388,7 @@ std::string job_text(const json& job, bool whole) {
   const json view = found == job.end() ? json() : *found;
   if (!list_of(view, "rates").empty()) text += "plans follow: " + text_of(view, "words") + "\n";
   return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + relays_text(job) +
-         troubles_text(job) + "\n" + verdicts_text(job);
+         troubles_text(job) + idle_text(job) + "\n" + verdicts_text(job);
 }
 
 std::string paths_text(const json& report) {

@@ -55,12 +55,15 @@ RankSummary::Line get_line(ByteReader& in) {
 
 // Appended at the end, because a rank of an earlier version stops reading there.
 void put_drain(ByteWriter& out, const RankSummary::Line& line) {
-  out.put(static_cast<uint8_t>(line.drained));
+  const auto idle = static_cast<unsigned>(line.idle);
+  out.put(static_cast<uint8_t>((line.drained ? 1U : 0U) | idle << 1));
   out.put(line.paths_drained);
 }
 
 void get_drain(ByteReader& in, RankSummary::Line& line) {
-  line.drained = in.get<uint8_t>() != 0;
+  const auto flags = in.get<uint8_t>();
+  line.drained = (flags & 1) != 0;
+  line.idle = static_cast<IdleCause>(flags >> 1);  // perhaps one that a later version knows
   line.paths_drained = in.get<uint32_t>();
 }
 
@@ -205,6 +208,7 @@ void write_line(JsonWriter& out, const std::string& name, const RankSummary::Lin
       .field("paths_down", uint64_t{line.paths_down})
       .field("drained", line.drained)
       .field("paths_drained", uint64_t{line.paths_drained})
+      .field("idle", words_of(line.idle))
       .end_object();
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/admin/status_query.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/blocker.h"
+#include "runtime/engine/idle_nics.h"
 
 namespace r2ccl {
 
@@ -34,9 +35,10 @@ struct RankSummary {
     uint32_t paths_suspect = 0;
     uint32_t paths_validating = 0;
     uint32_t paths_down = 0;
-    bool drained = false;        // an operator took it out of service
-    uint32_t paths_drained = 0;  // paths at rest because an end's NIC is drained
-    uint32_t loss_ppm = 0;       // packets lost of a million sent recently, over its paths
+    bool drained = false;              // an operator took it out of service
+    uint32_t paths_drained = 0;        // paths at rest because an end's NIC is drained
+    uint32_t loss_ppm = 0;             // packets lost of a million sent recently, over its paths
+    IdleCause idle = IdleCause::none;  // why it has not served since the start; none: it has
     friend bool operator==(const Line&, const Line&) = default;
   };
   // A path that is not up, and should be.

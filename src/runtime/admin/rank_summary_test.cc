@@ -55,6 +55,21 @@ TEST(RankSummary, DecodesItsOwnEncoding) {
   EXPECT_EQ(read.value(), sample());
 }
 
+TEST(RankSummary, SaysWhyANicDoesNotServe) {
+  RankSummary summary = sample();
+  summary.nics[0].drained = true;
+  for (const IdleCause cause :
+       {IdleCause::own_address, IdleCause::shared_subnet, IdleCause::unreached}) {
+    summary.nics[0].idle = cause;
+    const auto read = decode_rank_summary(encode(summary));
+    ASSERT_TRUE(read.ok());
+    EXPECT_EQ(read.value(), summary);
+    const std::string json =
+        member_json(rank_table(), Rank(0), "h0", Reachability::answered, &summary);
+    EXPECT_NE(json.find(words_of(cause)), std::string::npos) << json;
+  }
+}
+
 TEST(RankSummary, OfAVersionThatCouldNotDrainIsRead) {
   RankSummary before = sample();
   std::vector<std::byte> bytes = encode(before);
