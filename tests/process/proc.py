@@ -1,5 +1,6 @@
 """The kernel's view of running processes, by /proc."""
 import os
+import re
 import socket
 import struct
 
@@ -44,8 +45,24 @@ def _tcp_table(pid):
             yield local, words[3], words[9]
 
 
+def _own_addresses(pid):
+    """Returns the IPv4 addresses of the process's network beside the loopback's."""
+    with open(f"/proc/{pid}/net/fib_trie", encoding="ascii") as table:
+        local = re.findall(r"\|-- (\S+)\n\s*/32 host LOCAL", table.read())
+    return sorted({address for address in local if not address.startswith("127.")})
+
+
+def _ports_of_both_families(pid):
+    """Returns the ports, and the inodes, of the sockets that listen on all addresses of a NIC."""
+    with open(f"/proc/{pid}/net/tcp6", encoding="ascii") as table:
+        rows = [line.split() for line in list(table)[1:]]
+    return [(int(row[1].split(":")[1], 16), row[9]) for row in rows
+            if row[3] == "0A" and set(row[1].split(":")[0]) == {"0"}]
+
+
 def listening_ports(pid):
-    """Returns [(address, port)] of the IPv4 sockets that this process listens on."""
+    """Returns [(address, port)] of the IPv4 sockets that this process listens on. A socket of a NIC
+    stands here with the addresses of all NICs."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -54,7 +71,9 @@ def listening_ports(pid):
             continue
         if target.startswith("socket:["):
             inodes.add(target[8:-1])
-    return [local for local, state, inode in _tcp_table(pid) if state == "0A" and inode in inodes]
+    ports = [local for local, state, inode in _tcp_table(pid) if state == "0A" and inode in inodes]
+    return ports + [(address, port) for port, inode in _ports_of_both_families(pid)
+                    if inode in inodes for address in _own_addresses(pid)]
 
 
 def sockets_in_time_wait(pid):
