@@ -89,7 +89,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void connect(size_t index) {
     Peer& peer = peers_[index];
     ++peer.incarnation;
-    peer.frames_sent = peer.frames_received = peer.bytes_received = 0;
+    peer.frames_sent = peer.frames_received = 0;
     peer.data = adopt(index, ConnectionKind::data);
     peer.control = adopt(index, ConnectionKind::join);
     open_control(index);
@@ -100,7 +100,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void connect_control(size_t index) {
     Peer& peer = peers_[index];
     ++peer.incarnation;
-    peer.frames_sent = peer.frames_received = peer.bytes_received = 0;
+    peer.frames_sent = peer.frames_received = 0;
     peer.data = nullptr;
     peer.control = adopt(index, ConnectionKind::control);
     open_control(index);
@@ -176,7 +176,6 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       report.incarnation = Incarnation(peers_[i].incarnation);
       report.phase = peers_[i].incarnation == 0 ? PathPhase::down : PathPhase::up;
       report.frames_received = peers_[i].frames_received;
-      report.bytes_received = peers_[i].bytes_received;
       frame.paths.push_back(report);
     }
     return frame;
@@ -274,7 +273,6 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     std::vector<std::byte> unread;
     uint64_t frames_sent = 0;
     uint64_t frames_received = 0;
-    uint64_t bytes_received = 0;
   };
 
   static std::vector<PathSpec> specs(size_t count, bool in_memory) {
@@ -323,7 +321,6 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       if (header.state_bytes != 0) take_carried(index, header);
       unread.erase(unread.begin(), unread.begin() + static_cast<ptrdiff_t>(frame));
       ++peer.frames_received;
-      peer.bytes_received += frame;
       if (header.type == FrameType::chunk) chunks_.emplace_back(index, header);
     }
     if (const auto said = peer.control->take_written(); !said.empty()) {

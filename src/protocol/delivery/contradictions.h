@@ -25,6 +25,13 @@ class Contradictions {
     text_ = "it " + what + ", on two connections, the second by " + name;
     return true;
   }
+  // Forgets the statements of a connection whose bytes were changed on the way: someone other than
+  // the peer may have caused them.
+  void forget(PathId path, Incarnation incarnation) {
+    std::erase_if(said_, [&](const auto& each) {
+      return each.second == Connection{path, incarnation};
+    });
+  }
   // Returns whether one statement has ended the job.
   bool final() const { return final_; }
   // Returns the text of that statement once; empty before and after.

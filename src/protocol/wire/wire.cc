@@ -58,7 +58,6 @@ void put_path(ByteWriter& out, const PathReport& p) {
   out.put(static_cast<uint8_t>(p.phase));
   out.put(static_cast<uint8_t>(p.cause));
   out.put(p.frames_received);
-  out.put(p.bytes_received);
   out.put(p.arrived_at);
   out.put(p.control_received);
 }
@@ -75,7 +74,6 @@ PathReport get_path(ByteReader& in) {
   p.cause = cause <= static_cast<uint8_t>(DownCause::corrupted) ? static_cast<DownCause>(cause)
                                                                 : DownCause::none;
   p.frames_received = in.get<uint64_t>();
-  p.bytes_received = in.get<uint64_t>();
   p.arrived_at = in.get<uint64_t>();
   p.control_received = in.get<uint64_t>();
   return p;

@@ -97,7 +97,6 @@ struct PathReport {
   PathPhase phase = PathPhase::down;
   DownCause cause = DownCause::none;
   uint64_t frames_received = 0;  // data frames wholly received: acknowledges transmissions below it
-  uint64_t bytes_received = 0;   // bytes of those and of the frame in progress
   uint64_t arrived_at = 0;  // when the last of these frames was complete, by the sender's clock
   uint64_t control_received = 0;  // control frames received on this path's control stream
   friend bool operator==(const PathReport&, const PathReport&) = default;
@@ -159,7 +158,7 @@ inline constexpr size_t kControlHeaderBytes = 20;
 inline constexpr size_t kControlTagAt = 12;
 // Sizes in the body: its fixed part, and each entry without its variable part.
 inline constexpr size_t kControlFixedBytes = 63;
-inline constexpr size_t kPathReportBytes = 40;
+inline constexpr size_t kPathReportBytes = 32;
 inline constexpr size_t kChannelReportBytes = 31;
 inline constexpr size_t kPartialMessageBytes = 14;
 inline constexpr size_t kNoticeReportBytes = 10;

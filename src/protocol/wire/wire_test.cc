@@ -86,7 +86,6 @@ ControlFrame random_frame(Rng& rng) {
     p.phase = static_cast<PathPhase>(rng.below(4));
     p.cause = static_cast<DownCause>(rng.below(10));
     p.frames_received = rng.any();
-    p.bytes_received = rng.any();
     p.arrived_at = rng.any();
     p.control_received = rng.any();
   }
@@ -125,7 +124,7 @@ ControlFrame full_frame() {
   f.version = 2;
   f.acknowledged = 3;
   f.ping = 5;
-  f.paths.push_back({PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
+  f.paths.push_back({PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 12, 13});
   f.channels.push_back({ChannelId(9),
                         MessageNo(4),
                         MessageNo(8),

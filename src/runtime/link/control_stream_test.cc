@@ -23,7 +23,7 @@ Session session(uint8_t send, uint8_t receive) {
 ControlFrame frame_with(uint64_t version, size_t notice_bytes = 5) {
   ControlFrame frame;
   frame.version = version;
-  frame.paths.push_back({PathId(1), Incarnation(1), PathPhase::up, DownCause::none, 1, 2, 3, 4});
+  frame.paths.push_back({PathId(1), Incarnation(1), PathPhase::up, DownCause::none, 1, 3, 4});
   frame.notices.push_back({0, Bytes(notice_bytes, std::byte{7})});
   return frame;
 }

@@ -46,6 +46,7 @@ Status FrameReader::take_header() {
   if (!decoded.ok()) return decoded.status();
   R2CCL_RETURN_IF_ERROR(check_stream(decoded.value().header));
   header_ = decoded.value().header;
+  bytes_ += kDataHeaderBytes;
   frame_known_ = decoded.value().known;
   header_known_ = true;
   header_have_ = 0;
@@ -95,10 +96,10 @@ void FrameReader::finish_frame() {
 // Accounts for bytes that a read has put first into the memory of the state, then into the
 // payload's, then into the header.
 Status FrameReader::advance(size_t count) {
-  bytes_ += count;
   if (in_state()) {
     const size_t part = std::min(count, header_.state_bytes - state_have_);
     state_have_ += part;
+    bytes_ += part;
     count -= part;
     if (in_state()) return {};
     R2CCL_RETURN_IF_ERROR(take_state());
@@ -106,6 +107,7 @@ Status FrameReader::advance(size_t count) {
   if (in_payload()) {
     const size_t part = std::min(count, payload_slice());
     payload_have_ += part;
+    bytes_ += part;
     count -= part;
     if (payload_have_ == header_.payload_bytes) finish_frame();
   }
@@ -138,10 +140,11 @@ Status FrameReader::consume(std::span<const std::byte> bytes) {
 }
 
 FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
-  const uint64_t stop_at = bytes_ + budget;
-  while (bytes_ < stop_at) {
+  size_t taken = 0;
+  while (taken < budget) {
     if (in_payload() && place_.placement == Placement::discard) {
       if (const size_t dropped = connection.skip(payload_slice()); dropped > 0) {
+        taken += dropped;
         if (Status status = advance(dropped); !status.ok()) return {status, {}};
         continue;
       }
@@ -172,6 +175,7 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
     }
     const IoResult result = connection.receive(std::span(slices).first(count));
     if (result.kind != IoKind::progressed) return {{}, result};
+    taken += result.bytes;
     Status status = advance(std::min(result.bytes, direct));
     if (status.ok() && result.bytes > direct) {
       status = consume(std::span(spill_).first(result.bytes - direct));

@@ -61,7 +61,8 @@ class FrameReader {
   // changed, repeated or dropped on the way.
   bool corrupted() const { return corrupted_; }
 
-  // The number of complete frames, and the number of bytes including the frame in progress.
+  // The number of complete frames, and the number of bytes including the frame in progress, whose
+  // header has fitted its tag.
   uint64_t frames() const { return frames_; }
   uint64_t bytes() const { return bytes_; }
 

@@ -42,7 +42,6 @@ PathReport Link::report_path(const Path& path) {
   report.phase = path.state.phase();
   report.cause = path.state.cause();
   report.frames_received = path.frames_received();
-  report.bytes_received = path.bytes_received();
   report.arrived_at = static_cast<uint64_t>(path.frame_received_at());
   report.control_received = path.control_received();
   return report;

@@ -117,6 +117,9 @@ Status Link::apply_channels(const ControlFrame& frame) {
 }
 
 void Link::apply_path(const PathReport& report, const ControlFrame& frame, TimeNs at) {
+  if (report.phase == PathPhase::down && report.cause == DownCause::corrupted) {
+    contradictions_.forget(report.path, report.incarnation);
+  }
   Path* path = paths_.find(report.path);
   if (path == nullptr || !path->state.is_current(report.incarnation)) return;
   if (settings_.witness != nullptr) settings_.witness->on_report(end_, *path, report);
@@ -137,8 +140,7 @@ void Link::apply_delivered(Path& path, const PathReport& report, const ControlFr
   NicQueue& queue = host_.queue(path.nic());
   const uint64_t outstanding = path.model.bytes_outstanding();
   path.model.share_nic(queue.busy_paths());
-  if (report.bytes_received > path.model.bytes_sent() ||
-      !path.model.on_delivered(report.frames_received, arrival, suspected, at, delivered_)) {
+  if (!path.model.on_delivered(report.frames_received, arrival, suspected, at, delivered_)) {
     return refuse(path, "has received data frames that were never sent");
   }
   const uint64_t left = path.model.bytes_outstanding();
@@ -190,6 +192,9 @@ void Link::tell_contradiction() {
 }
 
 void Link::on_broken(Path& path, DownCause cause, const std::string& why) {
+  if (cause == DownCause::corrupted) {
+    contradictions_.forget(path.spec.id, path.state.incarnation());
+  }
   if (goodbye_.received) {
     wake();
     return;
