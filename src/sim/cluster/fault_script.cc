@@ -14,9 +14,19 @@ constexpr TimeNs kTrafficLook = 20 * kMicrosecond;
 // timers are slow.
 constexpr TimeNs kAftermath = 4 * kSecond;
 
+// Returns whether one connection carries nothing any more, and no end of it is told.
+bool falls_silent(FaultKind kind) {
+  return kind == FaultKind::cut || kind == FaultKind::add;
+}
+
 bool ends_at_once(FaultKind kind) {
-  return kind == FaultKind::reset || kind == FaultKind::cut || kind == FaultKind::failed_call ||
+  return kind == FaultKind::reset || falls_silent(kind) || kind == FaultKind::failed_call ||
          kind == FaultKind::kill || of_bytes(kind) || (of_people(kind) && kind != FaultKind::drain);
+}
+
+Tamper::Kind kind_of(FaultKind kind) {
+  if (kind == FaultKind::add) return Tamper::Kind::add;
+  return kind == FaultKind::flip ? Tamper::Kind::flip : Tamper::Kind::repeat;
 }
 
 bool of_process(FaultKind kind) {
@@ -204,6 +214,7 @@ void FaultScript::apply(Active& fault, bool on) {
       return break_connection(fault);
     case FaultKind::flip:
     case FaultKind::repeat:
+    case FaultKind::add:
       return tamper(fault);
     case FaultKind::lost_chunk:
       return lose_chunk(fault);
@@ -379,7 +390,7 @@ void FaultScript::tamper(const Active& fault) {
   const FlowInfo& flow = candidates[wire_random_.below(candidates.size())];
   add_other_end(fault, flow);
   Tamper tamper;
-  tamper.kind = fault.spec.kind == FaultKind::flip ? Tamper::Kind::flip : Tamper::Kind::repeat;
+  tamper.kind = kind_of(fault.spec.kind);
   tamper.bit = fault.spec.amount;
   cluster_.fabric().tamper(flow.id, static_cast<int>(wire_random_.below(2)), tamper);
 }
@@ -460,7 +471,7 @@ void FaultScript::open_trouble(size_t fault) {
 void FaultScript::close_trouble(size_t fault) {
   const FaultKind kind = faults_[fault].spec.kind;
   const bool noticed_whenever =
-      kind == FaultKind::cut || kind == FaultKind::failed_call || of_bytes(kind);
+      falls_silent(kind) || kind == FaultKind::failed_call || of_bytes(kind);
   if (noticed_whenever) return;
   for (Trouble& trouble : troubles_) {
     if (trouble.fault == fault) trouble.to = cluster_.now() + kAftermath;

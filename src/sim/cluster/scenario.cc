@@ -20,11 +20,11 @@ constexpr std::array<const char*, kOperationKinds> kOperationNames = {
 // space for them.
 constexpr uint64_t kCallsAhead = limits::kMessagesAheadMax + 200;
 constexpr std::array<const char*, kFaultKinds> kFaultNames = {
-    "down",    "pull",          "hole",     "hole_tx",   "hole_rx",  "loss",   "delay",
-    "jitter",  "slow",          "mtu_hole", "flap",      "all_nics", "dark",   "rail",
-    "control", "partition",     "sever",    "readdress", "reset",    "cut",    "failed_call",
-    "stop",    "deschedule",    "suspend",  "kill",      "flip",     "repeat", "lost_chunk",
-    "abort",   "call_mismatch", "drain",    "status"};
+    "down",       "pull",       "hole",          "hole_tx",   "hole_rx",  "loss",   "delay",
+    "jitter",     "slow",       "mtu_hole",      "flap",      "all_nics", "dark",   "rail",
+    "control",    "partition",  "sever",         "readdress", "reset",    "cut",    "failed_call",
+    "stop",       "deschedule", "suspend",       "kill",      "flip",     "repeat", "add",
+    "lost_chunk", "abort",      "call_mismatch", "drain",     "status"};
 
 // One seed in this many has faults that change bytes.
 constexpr uint64_t kTamperedSeeds = 5;
@@ -303,6 +303,12 @@ void add_tampering(Scenario& s) {
     f.host = random.between(0, s.hosts - 1);
     f.nic = random.between(0, s.nics - 1);
     f.amount = random.log_uniform(1, 100'000) - 1;
+    s.faults.push_back(f);
+  }
+  if (random.chance(25)) {
+    FaultSpec f = s.faults.back();
+    f.kind = FaultKind::add;
+    f.nic = random.between(0, s.nics - 1);
     s.faults.push_back(f);
   }
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);

@@ -88,6 +88,7 @@ enum class FaultKind : uint8_t {
   kill,           // the process is killed and does not return
   flip,           // bit `amount` of the next header or control frame of a connection is changed
   repeat,         // the next frame of a connection arrives twice
+  add,            // up to a header's bytes follow the next frame of a connection, then nothing
   lost_chunk,     // the next chunk that the host sends on the NIC has the type of a probe
   abort,          // the rank's caller aborts
   call_mismatch,  // the rank's next AllReduce differs from the call of the other ranks

@@ -146,7 +146,12 @@ IoResult Flow::write(int side, std::span<const iovec> slices) {
   const size_t bytes = stream(side).write(slices);
   if (bytes == 0) return {IoKind::blocked, 0, 0};
   if (IoWatch* watch = network_.options().watch) watch->on_write(slices, bytes);
-  if (tampering_[index(side)].apply(stream(side))) network_.note_tampered();
+  if (Tampering& tampering = tampering_[index(side)]; tampering.apply(stream(side))) {
+    network_.note_tampered();
+    if (tampering.silent_from() != UINT64_MAX) {
+      cut(side, tampering.silent_from(), CutKind::silent);
+    }
+  }
   pump(side);
   return {IoKind::progressed, bytes, 0};
 }

@@ -76,6 +76,31 @@ bool Tampering::repeat(Stream& stream, const Frame& frame) {
   return true;
 }
 
+// The reader waits for the rest of a header that never comes.
+bool Tampering::add(Stream& stream, const Frame& frame) {
+  if (stream.written() != frame.offset + frame.bytes) return false;
+  std::array<std::byte, kDataHeaderBytes - 1> garbage;
+  garbage.fill(std::byte{0xa5});
+  const iovec slice{garbage.data(), 1 + ordered_->bit % garbage.size()};
+  if (stream.write({&slice, 1}) == 0) return false;
+  silent_from_ = stream.written();
+  return true;
+}
+
+bool Tampering::happens(Stream& stream, const Frame& frame) {
+  switch (ordered_->kind) {
+    case Tamper::Kind::repeat:
+      return repeat(stream, frame);
+    case Tamper::Kind::add:
+      return add(stream, frame);
+    case Tamper::Kind::flip:
+    case Tamper::Kind::flip_at:
+    case Tamper::Kind::rewrite:
+      return change(stream, frame);
+  }
+  return false;
+}
+
 bool Tampering::apply(Stream& stream) {
   if (!ordered_) return false;
   if (*ordered_->done) ordered_.reset();
@@ -90,10 +115,9 @@ bool Tampering::apply(Stream& stream) {
   while (!happened) {
     const std::optional<Frame> frame = next_frame(stream);
     if (!frame) return false;
-    happened =
-        ordered_->kind == Tamper::Kind::repeat ? repeat(stream, *frame) : change(stream, *frame);
+    happened = happens(stream, *frame);
     if (happened) break;
-    if (frame->offset + frame->bytes > stream.written()) return false;  // may be repeated later
+    if (frame->offset + frame->bytes > stream.written()) return false;  // its end is still to come
     from_ = frame->offset + frame->bytes;
   }
   *ordered_->done = true;

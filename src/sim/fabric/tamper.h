@@ -1,5 +1,5 @@
-// An attacker on the wire tampers with one frame: changes a bit of it, sends it twice, or, as only
-// a rank can, writes another header with a valid tag.
+// An attacker on the wire tampers with one frame: changes a bit of it, sends it twice, adds bytes
+// behind it, or, as only a rank can, writes another header with a valid tag.
 //
 // Frames are found by their magic, in bytes that were written and not yet read. The header there
 // must be whole and valid.
@@ -23,6 +23,7 @@ struct Tamper {
     flip,     // bit `bit` of the header, or of the whole control frame, modulo their size
     flip_at,  // bit `bit` of the stream, without looking for a frame
     repeat,   // the frame arrives twice
+    add,      // `bit` bytes follow the frame, modulo the size of a header, and then nothing
     rewrite,  // `rewrite` gets the data header, and returns whether it has changed it
   };
   Kind kind = Kind::flip;
@@ -41,6 +42,8 @@ class Tampering {
   void order(Tamper tamper, const Stream& stream);
   // Called after each write. Returns true when the tampering has happened.
   bool apply(Stream& stream);
+  // Returns the offset of the stream from which on the attacker lets nothing pass.
+  uint64_t silent_from() const { return silent_from_; }
   // Returns true, once, when the reader has taken the last byte that it needs to notice the
   // tampering.
   bool taken(const Stream& stream);
@@ -55,10 +58,13 @@ class Tampering {
   std::optional<Frame> next_frame(const Stream& stream);
   bool change(Stream& stream, const Frame& frame);
   bool repeat(Stream& stream, const Frame& frame);
+  bool add(Stream& stream, const Frame& frame);
+  bool happens(Stream& stream, const Frame& frame);
 
   std::optional<Tamper> ordered_;
   uint64_t from_ = 0;  // the next byte at which a frame may begin
   uint64_t noticed_by_ = UINT64_MAX;
+  uint64_t silent_from_ = UINT64_MAX;
 };
 
 }  // namespace r2ccl::sim

@@ -1,5 +1,5 @@
-// Flips single bits on the wire, at every place. The job goes on with the right values, the
-// connection is given up at once, and no verdict names a NIC for it.
+// Flips single bits on the wire, at every place, and adds bytes. The job goes on with the right
+// values, the connection is given up at once, and no verdict names a NIC for it.
 #include "sim/fabric/tamper.h"
 
 #include <gtest/gtest.h>
@@ -158,6 +158,26 @@ TEST(Tampering, WithAHandshakeOnlyDelaysItsPath) {
 TEST(Tampering, FramesThatComeTwiceAreNoticed) {
   for (const bool data : {true, false}) {
     sweep({.kind = Tamper::Kind::repeat, .data = data, .control = !data}, 10, false);
+  }
+}
+
+// Bytes that no tag covers, fewer than a header, on one connection after another, and then silence:
+// nobody can tell what they are, and they count for nothing.
+TEST(Tampering, BytesBehindAFrameCostOnlyTheirConnection) {
+  Victim victim;
+  victim.start();
+  for (int i = 0; i < 40; ++i) {
+    Tamper tamper{.kind = Tamper::Kind::add, .control = i % 4 == 3};
+    tamper.data = !tamper.control;
+    tamper.bit = static_cast<uint64_t>(50 + 7 * i);
+    victim.forget();
+    victim.order(tamper, false);
+    ASSERT_TRUE(victim.run_until([&] { return *tamper.done; }, kBack)) << i;
+    ASSERT_TRUE(victim.run_until([&] { return !victim.cluster().all_paths_up(); }, kBack)) << i;
+    ASSERT_TRUE(victim.run_until([&] { return victim.cluster().all_paths_up(); }, kBack)) << i;
+    ASSERT_EQ(victim.downs(DownCause::protocol), 0u) << i;
+    victim.expect_sound();
+    ASSERT_FALSE(testing::Test::HasFailure()) << i;
   }
 }
 
