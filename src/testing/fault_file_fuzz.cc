@@ -29,8 +29,10 @@ std::string line_of(const std::string& nic, const NicFault& fault) {
   if (fault.delay_ns != 0) line += " delay " + std::to_string(fault.delay_ns / kMillisecond);
   if (fault.queue_bytes != 0) line += " queue " + std::to_string(fault.queue_bytes);
   if (fault.change.order != 0) {
-    line += " flip " + hexadecimal(fault.change.pattern) + " " +
-            std::to_string(fault.change.bit + 1) + " " + std::to_string(fault.change.order);
+    const bool adds = fault.change.added > 0;
+    const uint32_t amount = adds ? fault.change.added : fault.change.bit + 1;
+    line += (adds ? " add " : " flip ") + hexadecimal(fault.change.pattern) + " " +
+            std::to_string(amount) + " " + std::to_string(fault.change.order);
   }
   return line + "\n";
 }

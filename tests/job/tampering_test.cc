@@ -1,5 +1,5 @@
 // Flips one bit on the wire of a running job, 200 times, in data headers, control frames and
-// greetings.
+// greetings, and adds bytes that are no frame.
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -81,6 +81,40 @@ TEST(Tampering, WithTheWireCostsConnectionsButNoElementAndNoNicsName) {
       EXPECT_NE(text.find("\"verdicts\":[]"), std::string::npos) << text;
       EXPECT_NE(text.find("corrupted"), std::string::npos) << text;
     }
+    rounds.stop();
+  });
+}
+
+// One message at a time in turns, so the connections are idle between the messages.
+void play_ping_pong(Comm& comm, Rounds& rounds) {
+  for (int round = 0; rounds.enter(round); ++round) {
+    const auto tag = static_cast<uint32_t>(round);
+    const bool begins = comm.rank() == round % kRanks;
+    (begins ? Operation::send(comm, tag, 100, 1 - comm.rank())
+            : Operation::receive(comm, tag, 100, 1 - comm.rank()))
+        .finish();
+  }
+  check(comm.destroy(), "destroy");
+}
+
+// Fewer bytes than a header, on several connections, and nothing after them. No tag covers them, so
+// they must prove nothing against a rank.
+TEST(Tampering, BytesThatAreNoFrameCostOnlyTheirConnections) {
+  constexpr int kTimes = 6;
+  Job job(kRanks);
+  Rounds rounds;
+  const RankBody body = [&](Comm& comm) { play_ping_pong(comm, rounds); };
+  job.run({body}, [&] {
+    for (int number = 1; number <= kTimes; ++number) {
+      job.wait_for("all paths", [&] { return all_up(job); });
+      const uint64_t before = incarnations(job);
+      const std::string order =
+          std::string("add ") + kData.pattern + " 50 " + std::to_string(number);
+      for (int index = 0; index < kNics; ++index) job.fault(nic(number % kRanks, index), order);
+      job.wait_for("end of a path after bytes " + std::to_string(number),
+                   [&] { return incarnations(job) > before || !all_up(job); });
+    }
+    job.wait_for("all paths", [&] { return all_up(job); });
     rounds.stop();
   });
 }

@@ -25,6 +25,7 @@ constexpr int64_t kDelayMsMax = 60'000;
 constexpr int64_t kBytesPerSecondMax = int64_t{1} << 40;
 constexpr int64_t kQueueBytesMax = int64_t{1} << 30;
 constexpr int64_t kFlippedBitMax = 8 * 1024;
+constexpr int64_t kAddedBytesMax = 1024;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 
 // Returns the next word as a number from 1 to `highest`; 0 when it is none.
@@ -37,8 +38,9 @@ int64_t read_amount(std::istringstream& words, int64_t highest) {
   return whole && value >= 1 && value <= highest ? value : 0;
 }
 
-// Reads "flip PATTERN BIT ORDER", the pattern in hexadecimal digits.
-bool read_change(std::istringstream& words, BitChange& change) {
+// Reads "PATTERN AMOUNT ORDER", the pattern in hexadecimal digits.
+bool read_change(std::istringstream& words, int64_t highest, int64_t& amount, ByteChange& change) {
+  change = {};
   std::string digits;
   words >> digits;
   for (size_t i = 0; i + 2 <= digits.size(); i += 2) {
@@ -47,11 +49,9 @@ bool read_change(std::istringstream& words, BitChange& change) {
     if (error != std::errc() || rest != &digits[i] + 2) return false;
     change.pattern += static_cast<char>(byte);
   }
-  // The first bit has number 1 here, because an amount is never 0.
-  change.bit = static_cast<uint32_t>(read_amount(words, kFlippedBitMax) - 1);
+  amount = read_amount(words, highest);
   change.order = static_cast<uint64_t>(read_amount(words, INT64_MAX));
-  return !change.pattern.empty() && digits.size() % 2 == 0 && change.bit < kFlippedBitMax &&
-         change.order != 0;
+  return !change.pattern.empty() && digits.size() % 2 == 0 && amount != 0 && change.order != 0;
 }
 
 // Reads the rest of a line into `fault`. Returns why it makes no sense; empty if it does.
@@ -79,7 +79,18 @@ std::string read_fault(std::istringstream& words, NicFault& fault) {
       fault.queue_bytes = static_cast<uint32_t>(read_amount(words, kQueueBytesMax));
       if (fault.queue_bytes == 0) return "queue needs bytes";
     } else if (word == "flip") {
-      if (!read_change(words, fault.change)) return "flip needs a pattern, a bit and an order";
+      int64_t bit = 0;
+      if (!read_change(words, kFlippedBitMax, bit, fault.change)) {
+        return "flip needs a pattern, a bit and an order";
+      }
+      // The first bit has number 1 here, because an amount is never 0.
+      fault.change.bit = static_cast<uint32_t>(bit - 1);
+    } else if (word == "add") {
+      int64_t bytes = 0;
+      if (!read_change(words, kAddedBytesMax, bytes, fault.change)) {
+        return "add needs a pattern, bytes and an order";
+      }
+      fault.change.added = static_cast<uint32_t>(bytes);
     } else {
       return "unknown word " + word;
     }

@@ -15,6 +15,8 @@
 //   flip PATTERN BIT ORDER  once for each ORDER, a number that grows: changes one bit of the next
 //                       bytes that are written in one piece and begin with PATTERN, in hexadecimal
 //                       digits; BIT counts from 1 at the first byte's lowest
+//   add PATTERN BYTES ORDER  once for each ORDER: so many bytes follow such bytes, and nothing more
+//                       leaves on that connection
 #pragma once
 
 #include <map>

@@ -18,13 +18,17 @@ TEST(FaultFile, ReadsEveryFaultAndCombinesWords) {
       "127.0.3.2 hole slow 3125000  # and why\n"
       "nic1 down\n"
       "nic2 hole-tx\n"
-      "nic3 hole-rx delay 5 queue 3000\n");
+      "nic3 hole-rx delay 5 queue 3000\n"
+      "nic4 flip 41 9 1\n"
+      "nic5 add 4142 50 2\n");
   EXPECT_TRUE(content.complaints.empty());
   const std::map<std::string, NicFault> expected = {
       {"127.0.3.2", {.hole_tx = true, .hole_rx = true, .bytes_per_s = 3125000}},
       {"nic1", {.down = true}},
       {"nic2", {.hole_tx = true}},
-      {"nic3", {.hole_rx = true, .delay_ns = 5 * kMillisecond, .queue_bytes = 3000}}};
+      {"nic3", {.hole_rx = true, .delay_ns = 5 * kMillisecond, .queue_bytes = 3000}},
+      {"nic4", {.change = {.order = 1, .bit = 8, .pattern = "A"}}},
+      {"nic5", {.change = {.order = 2, .added = 50, .pattern = "AB"}}}};
   EXPECT_EQ(content.faults, expected);
 }
 
@@ -37,7 +41,8 @@ TEST(FaultFile, IgnoresLinesThatMakeNoSenseAndNamesThem) {
        {"nic1", "nic1 burning", "nic1 slow", "nic1 slow 0", "nic1 slow -5", "nic1 slow 10%",
         "nic1 slow 99999999999999999999", "nic1 delay soon", "nic1 queue 3000",
         "nic1 slow 10 queue 0", "nic1 flip 5232 0 1", "nic1 flip 523 1 1", "nic1 flip xx 1 1",
-        "nic1 flip 52 1", "nic1 flip 52 1 0"}) {
+        "nic1 flip 52 1", "nic1 flip 52 1 0", "nic1 add 52 0 1", "nic1 add 5 1 1",
+        "nic1 add 52 1"}) {
     const FaultFileContent content = parse_fault_file("nic0 hole\n" + std::string(line) + "\n");
     EXPECT_EQ(content.faults.size(), 1U) << line;
     ASSERT_EQ(content.complaints.size(), 1U) << line;

@@ -20,13 +20,15 @@
 
 namespace r2ccl {
 
-// Changes one bit on its way out, once: bit `bit`, counted from the first byte, of the next bytes
-// that are written in one piece and begin with `pattern`.
-struct BitChange {
+// Changes bytes on their way out, once: bit `bit`, counted from the first byte, of the next bytes
+// that are written in one piece and begin with `pattern`; or it adds `added` bytes behind them, and
+// lets nothing more of that connection out.
+struct ByteChange {
   uint64_t order = 0;  // a larger number is a new order; 0: none
   uint32_t bit = 0;
+  uint32_t added = 0;  // 0: the bit is changed
   std::string pattern = {};
-  friend bool operator==(const BitChange&, const BitChange&) = default;
+  friend bool operator==(const ByteChange&, const ByteChange&) = default;
 };
 
 struct NicFault {
@@ -40,7 +42,7 @@ struct NicFault {
   // Bytes that the NIC holds each way of every connection that is slow, delayed or in a black hole,
   // before its writer blocks; 0: HeldBytes::kCapacity. No fault by itself.
   uint32_t queue_bytes = 0;
-  BitChange change = {};
+  ByteChange change = {};
 
   // Returns whether the peers of this NIC hear nothing from it, not even that it is gone.
   bool silent() const { return down || hole_tx; }

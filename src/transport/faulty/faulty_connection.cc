@@ -51,7 +51,7 @@ FaultyConnection::FaultyConnection(Departure, FaultyConnection& from)
 
 FaultyConnection::~FaultyConnection() {
   context_.poller.withdraw(poll_id_);
-  if (inner_ == nullptr || departed_) return;
+  if (inner_ == nullptr || departed_ || muted_) return;
   const NicFault fault = context_.plan.fault_of(target_);
   const bool has_more_to_say = error_ == 0 && !outgoing_.empty();
   if (!fault.silent() && !has_more_to_say) return;
@@ -89,6 +89,7 @@ void FaultyConnection::refresh() {
   if (version == fault_version_) return;
   fault_version_ = version;
   fault_ = context_.plan.fault_of(target_);
+  fault_.hole_tx = fault_.hole_tx || muted_;
   const size_t capacity = fault_.queue_bytes > 0 ? fault_.queue_bytes : HeldBytes::kCapacity;
   outgoing_.set_capacity(capacity);
   incoming_.set_capacity(capacity);
@@ -148,11 +149,12 @@ IoResult FaultyConnection::write(std::span<const iovec> slices) {
   }
   std::vector<iovec> allowed = first_bytes(slices, most);
   Changed changed;
-  const bool changes = fault_.change.order != 0 && change_bit(allowed, changed);
+  const bool changes = fault_.change.order != 0 && change_bytes(allowed, changed);
   if (changes) allowed[changed.slice] = {changed.bytes.data(), changed.bytes.size()};
   const IoResult result = pass_on(allowed);
   if (changes && result.kind == IoKind::progressed && result.bytes >= changed.needed) {
     (void)context_.plan.take_change(target_, fault_.change.order);
+    if (fault_.change.added > 0) add_bytes(fault_.change.added);
     fault_.change = {};
   }
   if (result.kind == IoKind::progressed) count(Direction::transmit, result.bytes);
@@ -164,11 +166,11 @@ IoResult FaultyConnection::pass_on(std::span<const iovec> slices) {
 }
 
 // Finds the slice that begins with the order's pattern, and makes a copy of it with the bit
-// changed.
-bool FaultyConnection::change_bit(std::span<const iovec> slices, Changed& changed) {
+// changed, or with none where bytes are to follow the whole write.
+bool FaultyConnection::change_bytes(std::span<const iovec> slices, Changed& changed) {
   // Another connection may have carried out the order since.
   if (context_.plan.fault_of(target_).change.order != fault_.change.order) fault_.change = {};
-  const BitChange& order = fault_.change;
+  const ByteChange& order = fault_.change;
   if (order.order == 0) return false;
   const size_t at = order.bit / 8;
   uint64_t before = 0;
@@ -179,13 +181,25 @@ bool FaultyConnection::change_bit(std::span<const iovec> slices, Changed& change
                         std::memcmp(bytes, order.pattern.data(), order.pattern.size()) == 0;
     if (begins) {
       changed.bytes.assign(bytes, bytes + slice.iov_len);
-      changed.bytes[at] ^= static_cast<uint8_t>(1u << order.bit % 8);
       changed.needed = before + at + 1;
+      if (order.added == 0) {
+        changed.bytes[at] ^= static_cast<uint8_t>(1u << order.bit % 8);
+      } else {
+        changed.needed = 0;
+        for (const iovec& each : slices) changed.needed += each.iov_len;
+      }
       return true;
     }
     before += slice.iov_len;
   }
   return false;
+}
+
+void FaultyConnection::add_bytes(uint32_t count) {
+  std::vector<uint8_t> added(count, 0xa5);
+  const iovec slice{added.data(), added.size()};
+  (void)pass_on({&slice, 1});
+  muted_ = fault_.hole_tx = true;
 }
 
 IoResult FaultyConnection::write_held(std::span<const iovec> slices, TimeNs now) {

@@ -67,7 +67,8 @@ class FaultyConnection final : public Connection, public FaultyPollable {
     uint64_t needed = 0;  // so many bytes of the write include the changed one
     std::vector<uint8_t> bytes;
   };
-  bool change_bit(std::span<const iovec> slices, Changed& changed);
+  bool change_bytes(std::span<const iovec> slices, Changed& changed);
+  void add_bytes(uint32_t count);
   IoResult pass_on(std::span<const iovec> slices);
   size_t limit(Direction direction) const;
   void count(Direction direction, size_t bytes);
@@ -92,6 +93,7 @@ class FaultyConnection final : public Connection, public FaultyPollable {
   uint64_t moved_[2] = {0, 0};  // by Direction
   TimeNs next_write_look_ = 0;
   bool departed_ = false;
+  bool muted_ = false;  // nothing more leaves after bytes that were added
 };
 
 }  // namespace r2ccl
