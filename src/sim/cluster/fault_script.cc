@@ -14,19 +14,10 @@ constexpr TimeNs kTrafficLook = 20 * kMicrosecond;
 // timers are slow.
 constexpr TimeNs kAftermath = 4 * kSecond;
 
-// Returns whether one connection carries nothing any more, and no end of it is told.
-bool falls_silent(FaultKind kind) {
-  return kind == FaultKind::cut || kind == FaultKind::add;
-}
-
 bool ends_at_once(FaultKind kind) {
-  return kind == FaultKind::reset || falls_silent(kind) || kind == FaultKind::failed_call ||
-         kind == FaultKind::kill || of_bytes(kind) || (of_people(kind) && kind != FaultKind::drain);
-}
-
-Tamper::Kind kind_of(FaultKind kind) {
-  if (kind == FaultKind::add) return Tamper::Kind::add;
-  return kind == FaultKind::flip ? Tamper::Kind::flip : Tamper::Kind::repeat;
+  return kind == FaultKind::reset || kind == FaultKind::cut || kind == FaultKind::add ||
+         kind == FaultKind::failed_call || kind == FaultKind::kill || of_bytes(kind) ||
+         (of_people(kind) && kind != FaultKind::drain);
 }
 
 bool of_process(FaultKind kind) {
@@ -390,7 +381,8 @@ void FaultScript::tamper(const Active& fault) {
   const FlowInfo& flow = candidates[wire_random_.below(candidates.size())];
   add_other_end(fault, flow);
   Tamper tamper;
-  tamper.kind = kind_of(fault.spec.kind);
+  if (fault.spec.kind == FaultKind::repeat) tamper.kind = Tamper::Kind::repeat;
+  if (fault.spec.kind == FaultKind::add) tamper.kind = Tamper::Kind::add;
   tamper.bit = fault.spec.amount;
   cluster_.fabric().tamper(flow.id, static_cast<int>(wire_random_.below(2)), tamper);
 }
@@ -399,9 +391,7 @@ void FaultScript::tamper(const Active& fault) {
 // header.
 void FaultScript::lose_chunk(const Active& fault) {
   const FaultSpec& spec = fault.spec;
-  Tamper tamper;
-  tamper.kind = Tamper::Kind::rewrite;
-  tamper.control = false;
+  Tamper tamper{.kind = Tamper::Kind::rewrite, .control = false};
   tamper.rewrite = [this, rank = spec.host](std::span<std::byte, kDataHeaderBytes> header) {
     constexpr size_t kTypeAt = 5;
     const HeaderTag* tag = tag_of(rank, header);
@@ -470,8 +460,8 @@ void FaultScript::open_trouble(size_t fault) {
 
 void FaultScript::close_trouble(size_t fault) {
   const FaultKind kind = faults_[fault].spec.kind;
-  const bool noticed_whenever =
-      falls_silent(kind) || kind == FaultKind::failed_call || of_bytes(kind);
+  const bool noticed_whenever = kind == FaultKind::cut || kind == FaultKind::add ||
+                                kind == FaultKind::failed_call || of_bytes(kind);
   if (noticed_whenever) return;
   for (Trouble& trouble : troubles_) {
     if (trouble.fault == fault) trouble.to = cluster_.now() + kAftermath;

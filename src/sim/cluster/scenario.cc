@@ -305,12 +305,7 @@ void add_tampering(Scenario& s) {
     f.amount = random.log_uniform(1, 100'000) - 1;
     s.faults.push_back(f);
   }
-  if (random.chance(25)) {
-    FaultSpec f = s.faults.back();
-    f.kind = FaultKind::add;
-    f.nic = random.between(0, s.nics - 1);
-    s.faults.push_back(f);
-  }
+  if (random.chance(25)) s.faults.emplace_back(s.faults.back()).kind = FaultKind::add;
   std::ranges::stable_sort(s.faults, {}, &FaultSpec::at);
 }
 
