@@ -1,7 +1,6 @@
 #include "api/init.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include "api/given_config.h"
 #include "api/settings.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "runtime/bootstrap/meeting_place.h"
 #include "runtime/bootstrap/rendezvous_thread.h"
 #include "runtime/bootstrap/resolver.h"
@@ -165,8 +165,8 @@ Result<std::vector<Endpoint>> default_meeting_place(const Config& config) {
   return rendezvous_addresses(nics.value(), kUniqueIdEndpointsMax);
 }
 
-// Logs one line for a job at every log level, from the rank that opened the rendezvous: a process
-// that could reach that port during the start may have taken a rank's place.
+// Writes one line for a job, at every log level, from the rank that opened the rendezvous: a
+// process that could reach that port during the start may have taken a rank's place.
 void warn_of_open_start(const CommunicatorOptions& options,
                         const std::vector<Endpoint>& listening) {
   const auto open = std::ranges::find_if(
@@ -175,11 +175,11 @@ void warn_of_open_start(const CommunicatorOptions& options,
   if (options.self != Rank(0) || options.rank_count == 1) return;
   static std::once_flag once;
   std::call_once(once, [&] {
-    std::fprintf(
-        stderr,
-        "r2ccl: the start of this job is open to strangers who reach %s: no secret is "
-        "set (make one with `r2ccl secret FILE` and set R2CCL_SECRET_FILE on every rank)\n",
-        to_string(*open).c_str());
+    const std::string text = "the start of this job is open to strangers who reach " +
+                             to_string(*open) +
+                             ": no secret is set (make one with `r2ccl secret FILE` and set "
+                             "R2CCL_SECRET_FILE on every rank)";
+    log_always(text.c_str());
   });
 }
 

@@ -1,5 +1,6 @@
 #include "api/settings.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <string_view>
 
 #include "transport/nic_choice.h"
 #include "transport/tcp/netlink.h"
@@ -49,10 +51,18 @@ void check_foreign_names(const std::string& variable, std::string& names) {
   names.clear();
 }
 
+// A program that has more rights than its caller, by setuid or by capabilities of its file, takes
+// no names of files from the caller's environment: it would read, or write, what the caller cannot.
+const char* environment_of(const char* name) {
+  const std::string_view text(name);
+  const bool names_file = text.ends_with("_FILE") || text.ends_with("_DIR");
+  return names_file && getauxval(AT_SECURE) != 0 ? nullptr : std::getenv(name);
+}
+
 }  // namespace
 
 Result<Config> load_settings() {
-  auto loaded = load_config([](const char* name) -> const char* { return std::getenv(name); });
+  auto loaded = load_config(environment_of);
   if (!loaded.ok()) return loaded.status();
   Config config = std::move(loaded).value();
   R2CCL_RETURN_IF_ERROR(open_log(config));

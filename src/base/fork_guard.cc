@@ -1,5 +1,6 @@
 #include "base/fork_guard.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -68,6 +69,15 @@ void at_fork(void (*before)(), void (*in_parent)(), void (*in_child)()) {
 std::unique_lock<std::mutex> GuardedFd::lock_table() {
   register_handlers_once();
   return std::unique_lock(table().mutex);
+}
+
+int GuardedFd::above_standard_streams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int why = errno;
+  close(fd);
+  errno = why;
+  return above;
 }
 
 GuardedFd::GuardedFd(int fd, const std::unique_lock<std::mutex>& held) : fd_(fd) {

@@ -29,12 +29,14 @@ class GuardedFd {
   GuardedFd& operator=(GuardedFd&& other) noexcept;
   ~GuardedFd() { reset(); }
 
-  // Calls open(), which returns a descriptor, or -1 and leaves errno. It must not block. Without
-  // memory for the table's entry the descriptor is closed again, and errno is ENOMEM.
+  // Calls open(), which returns a descriptor that a new program does not get, or -1 and leaves
+  // errno. It must not block. Where a standard stream is closed, the kernel gives its number, and
+  // what the process prints would go into a socket: such a descriptor moves up. Without memory for
+  // the table's entry the descriptor is closed again, and errno is ENOMEM.
   template <typename Open>
   static GuardedFd from(Open&& open) {
     std::unique_lock lock = lock_table();
-    const int fd = open();
+    const int fd = above_standard_streams(open());
     return fd < 0 ? GuardedFd() : GuardedFd(fd, lock);
   }
 
@@ -45,6 +47,7 @@ class GuardedFd {
  private:
   GuardedFd(int fd, const std::unique_lock<std::mutex>& held);
   static std::unique_lock<std::mutex> lock_table();
+  static int above_standard_streams(int fd);
 
   int fd_ = -1;
   uint32_t generation_ = 0;  // fork generation of the process that opened fd_

@@ -124,6 +124,14 @@ inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 // processes free memory; to try more often would only take processor time from them.
 inline constexpr TimeNs kShortagePause = 10 * kMillisecond;
 
+// --- the log ------------------------------------------------------------------------------------
+// Lines that wait for the log's reader: as many as a pipe of the kernel holds.
+inline constexpr size_t kLogQueueBytes = 64 * 1024;
+// The end of a communicator, or of the process, waits this long for lines that are not written yet.
+// The wait ends when the writer has been in one write for kLogStuckTime: its reader has stalled.
+inline constexpr TimeNs kLogFarewell = 1 * kSecond;
+inline constexpr TimeNs kLogStuckTime = 100 * kMillisecond;
+
 // --- status -------------------------------------------------------------------------------------
 // Processes that may query one communicator at the same time. Further ones wait to be accepted.
 inline constexpr size_t kStatusClientsMax = 8;

@@ -228,6 +228,7 @@ Communicator::~Communicator() {
   if (runtime_ != nullptr) thread().call([this] { runtime_.reset(); });
   awaited_->completions().close();
   log_suppressed(true);
+  log_flush();  // the caller may end the process without its exit handlers
 }
 
 void Communicator::advance(const Request& started) {
@@ -425,6 +426,7 @@ void Communicator::fail(const Status& why) {
 void Communicator::abort(const char* why) {
   call([&] { runtime_->abort(why); });
   wait_for_news(kAbortBound);
+  log_flush();
 }
 
 LockedBytes Communicator::child_secret(std::span<const std::byte, kJobIdBytes> id) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/log.h"
 #include "runtime/admin/status_path.h"
 #include "runtime/rank_health.h"
 
@@ -72,6 +73,7 @@ void write_history(JsonWriter& out, const PathInfo& info, const Link& link, cons
       .field("suspicions", info.suspicions)
       .field("downs", info.downs)
       .field("returns", info.returns)
+      .field("corruptions", history.corruptions)
       .field("down_at",
              history.downs == 0 ? std::string() : iso_time(clock.wall() - (now - history.down_at)))
       .field("down_cause", to_string(history.cause))
@@ -239,6 +241,7 @@ std::string report_text(RankRuntime& rank) {
   }
   out.end_array();
   out.field("mirrored_bytes", hedged).field("replayed_bytes", retransmitted);
+  out.field("log_lines_dropped", log_lines_dropped());
   write_in_flight(out, rank.waits());
   write_verdicts(out, rank.fault_reporter(), SIZE_MAX);
   out.end_object();

@@ -17,6 +17,10 @@ namespace {
 
 constexpr size_t kVerdictsTold = 10;
 
+uint32_t bounded_count(uint64_t count) {
+  return static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
+}
+
 void add_path(RankSummary::Line& line, const Path& path) {
   line.sent += path.total_bytes_sent();
   line.received += path.total_bytes_received();
@@ -118,6 +122,7 @@ RankSummary RankStatus::summarize() {
   summary.operations = rank_.operations().completed();
   summary.verdicts = static_cast<uint32_t>(rank_.fault_reporter().verdicts().size());
   summary.error = rank_.failure().message();
+  summary.log_lines_dropped = bounded_count(log_lines_dropped());
   add_waits(summary);
   add_links(summary);
   return summary;
@@ -156,6 +161,7 @@ void RankStatus::add_links(RankSummary& summary) {
     summary.hedged += link->hedged_bytes();
     summary.retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
+      summary.corruptions += bounded_count(path->history.corruptions);
       if (path->spec.relay && path->state.connected()) {
         summary.relays.push_back(relay_of(engine.rank_table(), *link, *path));
       }

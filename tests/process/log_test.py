@@ -5,7 +5,12 @@ names that appear late. Needs nothing but the loopback interface; the last needs
 usage: log_test.py PATH_OF_R2CCL [unittest arguments]
 """
 import ctypes
+import fcntl
+import json
 import os
+import shutil
+import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -148,6 +153,130 @@ class SettingsTest(LogCase):
             for words in (f"RANK={rank} and WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=1",
                           "OMPI_COMM_WORLD_SIZE=3", "env -u RANK -u WORLD_SIZE"):
                 self.assertIn(words, message["text"])
+
+
+def full_pipe():
+    """Returns both ends of a pipe that has no room, and blocks."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    try:
+        while True:
+            os.write(write_end, b"x" * 512)
+    except BlockingIOError:
+        os.set_blocking(write_end, True)
+    return read_end, write_end
+
+
+def closed_pipe():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    return None, write_end
+
+
+def no_standard_streams():
+    for number in (0, 1, 2):
+        os.close(number)
+
+
+def standard_stream(number):
+    """Returns what the descriptor is, or None."""
+    try:
+        return os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        return None
+
+
+def own_address():
+    """Returns an address of this machine that is not the loopback's, or None."""
+    told = subprocess.run(["ip", "-4", "-o", "addr"], text=True, check=True, stdout=subprocess.PIPE)
+    found = [line.split()[3].partition("/")[0] for line in told.stdout.splitlines()]
+    return next((address for address in found if not address.startswith("127.")), None)
+
+
+class StalledReaderTest(LogCase):
+    """A reader of the log may stall or end: the job goes on, and its log lines end no rank."""
+
+    def body_with(self, standard_error):
+        """All ranks have this standard error, and the default action of SIGPIPE."""
+        def body(lib, lines):
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            keep = standard_error()  # a reader that never reads
+            if keep is not None:
+                os.dup2(keep[1], 2)
+                before = fcntl.fcntl(2, fcntl.F_GETFL)
+            with telling(lines, "init"):
+                comm = api.Comm.from_environment(lib)
+            data = api.buffer(api.FLOAT32, [1.0] * 100)
+            for _ in range(10):
+                comm.all_reduce(data, data, 100)
+            if keep is not None:
+                assert fcntl.fcntl(2, fcntl.F_GETFL) == before, "the open file is not ours"
+            deadline = time.monotonic() + BUSY_S
+            while True:
+                dropped = json.loads(comm.report())["log_lines_dropped"]
+                if dropped > 0 or standard_error is not closed_pipe or time.monotonic() > deadline:
+                    break
+            used = [link for link in map(standard_stream, (0, 1, 2)) if link is not None]
+            comm.destroy()
+            lines.say(event="told", dropped=dropped, used=used)
+        return body
+
+    def run_with(self, standard_error, **environment):
+        job = self.start(2, self.body_with(standard_error),
+                         {"R2CCL_DEBUG": "INFO", "XDG_RUNTIME_DIR": self.files} | environment)
+        for message in self.hear_all(job, "init").values():
+            self.assert_ok(message)
+        told = self.hear_all(job, "told")
+        self.expect_end(job)
+        return told
+
+    def test_a_full_pipe_holds_up_no_rank(self):
+        self.run_with(full_pipe)
+
+    def test_a_reader_that_is_gone_ends_no_rank_and_the_lines_are_counted(self):
+        for message in self.run_with(closed_pipe).values():
+            self.assertGreater(message["dropped"], 0)
+
+    def test_the_line_of_an_open_start_ends_no_rank(self):
+        address = own_address()
+        if address is None:
+            self.skipTest("this machine has no address but loopback")
+        for standard_error in (full_pipe, closed_pipe):
+            told = self.run_with(standard_error, R2CCL_SECRET="", MASTER_ADDR=address,
+                                 R2CCL_DEBUG="NONE")
+            if standard_error is closed_pipe:
+                self.assertEqual(told[0]["dropped"], 1)
+
+    def test_without_standard_streams_no_socket_takes_their_place(self):
+        for message in self.run_with(no_standard_streams).values():
+            self.assertEqual(message["used"], [])
+
+    def test_a_fifo_that_nobody_reads_holds_up_no_rank(self):
+        fifo = os.path.join(self.files, "fifo")
+        os.mkfifo(fifo, 0o600)
+        self.run_with(lambda: None, R2CCL_DEBUG_FILE=fifo)
+
+
+PYTHON = "/usr/bin/python3"
+ASK_FOR_AN_ID = ("import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); "
+                 "sys.exit(library.r2cclGetUniqueId(ctypes.create_string_buffer(128)))")
+
+
+class MoreRightsTest(LogCase):
+    @unittest.skipIf(os.geteuid() != 0 or not os.path.exists(PYTHON), "needs root and a python3")
+    def test_a_setuid_program_writes_no_file_that_its_caller_names(self):
+        os.chmod(self.files, 0o755)
+        for setuid in (False, True):
+            program_file, log = (os.path.join(self.files, name) for name in ("python", f"{setuid}"))
+            shutil.copy(PYTHON, program_file)
+            os.chmod(program_file, 0o4755 if setuid else 0o755)
+            user = 65534 if setuid else 0
+            done = subprocess.run(
+                [program_file, "-I", "-c", ASK_FOR_AN_ID, api.path()], check=False, user=user,
+                env={"R2CCL_DEBUG_FILE": log, "R2CCL_SOCKET_IFNAME": "lo"}, cwd="/",
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertEqual(os.path.exists(log), not setuid)
 
 
 def with_own_hosts_file(lib, name):

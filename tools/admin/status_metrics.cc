@@ -29,6 +29,8 @@ constexpr MetricFamily kFamilies[] = {
      "How long the rank has waited in the call that it waits in for longest; 0: less than 1 s."},
     {"r2ccl_hedged_bytes_total", "Payload sent once more while its path was overdue.", true},
     {"r2ccl_retransmitted_bytes_total", "Payload sent again because its path went down.", true},
+    {"r2ccl_log_lines_dropped_total",
+     "Lines of the log that were lost: its reader was slow or gone, or the disk full.", true},
     {"r2ccl_verdicts", "Faults that the job has agreed on, by the faulty component."},
     {"r2ccl_verdict_timestamp_seconds", "Time since 1970 of the last of these faults."},
     {"r2ccl_nic_up", "1: the NIC is up and has carrier."},
@@ -52,6 +54,8 @@ constexpr MetricFamily kFamilies[] = {
     {"r2ccl_path_suspicions_total", "How often the path was suspect.", true},
     {"r2ccl_path_downs_total", "How often the path went down after it had been up.", true},
     {"r2ccl_path_returns_total", "How often the path was up again.", true},
+    {"r2ccl_path_corruptions_total",
+     "Connections of the path that ended by bytes that were changed on the way.", true},
 };
 
 // A field of a report as a metric: the value times `factor`.
@@ -68,6 +72,7 @@ constexpr Measure kRankMeasures[] = {
     {"r2ccl_operations_total", "operations"},
     {"r2ccl_hedged_bytes_total", "mirrored_bytes"},
     {"r2ccl_retransmitted_bytes_total", "replayed_bytes"},
+    {"r2ccl_log_lines_dropped_total", "log_lines_dropped"},
 };
 constexpr Measure kNicMeasures[] = {
     {"r2ccl_nic_up", "up"},
@@ -89,6 +94,7 @@ constexpr Measure kPathMeasures[] = {
     {"r2ccl_path_suspicions_total", "suspicions"},
     {"r2ccl_path_downs_total", "downs"},
     {"r2ccl_path_returns_total", "returns"},
+    {"r2ccl_path_corruptions_total", "corruptions"},
 };
 
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();

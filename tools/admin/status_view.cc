@@ -309,6 +309,23 @@ std::string idle_text(const json& job) {
   return text;
 }
 
+// Returns a line for each rank whose connections were tampered with, or whose log loses lines.
+std::string counts_text(const json& job) {
+  std::string text;
+  for (const json& member : list_of(job, "members")) {
+    const std::string rank = "rank " + count_text(member, "rank") + ": ";
+    if (number_of(member, "corruptions") > 0) {
+      text += rank + count_text(member, "corruptions") +
+              " connections ended by bytes that were changed on the way\n";
+    }
+    if (number_of(member, "log_lines_dropped") > 0) {
+      text += rank + count_text(member, "log_lines_dropped") +
+              " lines of its log were dropped: its reader was slow or gone, or the disk full\n";
+    }
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 // Returns whether the job has no fault at all, of a NIC or otherwise.
 bool sound(const json& job) {
   const json& members = list_of(job, "members");
@@ -388,7 +405,7 @@ std::string job_text(const json& job, bool whole) {
   const json view = found == job.end() ? json() : *found;
   if (!list_of(view, "rates").empty()) text += "plans follow: " + text_of(view, "words") + "\n";
   return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + relays_text(job) +
-         troubles_text(job) + idle_text(job) + "\n" + verdicts_text(job);
+         troubles_text(job) + idle_text(job) + "\n" + counts_text(job) + verdicts_text(job);
 }
 
 std::string paths_text(const json& report) {

@@ -17,11 +17,12 @@ constexpr size_t kFixedBytes = 1 + 4 * 8 + 4 + 1 + 1 + 1 + 4;
 constexpr size_t kCallBytes = 1 + kSummaryCallBytesMax + 4 + 1 + 4 + 8 + 4 + 4;
 constexpr size_t kRelayBytes = 4 + 4 + 1 + 1 + 8 + 8;
 constexpr size_t kRelaysFixedBytes = 1 + 4;
+constexpr size_t kCountsBytes = 4 + 4;
 // The notice's kind and the question's number stand before the summary.
 constexpr size_t kPrefixBytes = 1 + 4;
 
-static_assert(kPrefixBytes + kFixedBytes + kCallBytes + kRelaysFixedBytes + kSummaryErrorBytesMax +
-                  kSummaryLinesMax * (kLineBytes + kLineDrainBytes) +
+static_assert(kPrefixBytes + kFixedBytes + kCallBytes + kRelaysFixedBytes + kCountsBytes +
+                  kSummaryErrorBytesMax + kSummaryLinesMax * (kLineBytes + kLineDrainBytes) +
                   kSummaryTroublesMax * kTroubleBytes <=
               limits::kNoticeBytesMax);
 
@@ -110,7 +111,7 @@ size_t relays_max(const RankSummary& summary) {
   const size_t before = kPrefixBytes + kFixedBytes + kCallBytes - kSummaryCallBytesMax +
                         summary.call.size() + summary.error.size() +
                         summary.nics.size() * (kLineBytes + kLineDrainBytes) +
-                        summary.troubles.size() * kTroubleBytes + kRelaysFixedBytes;
+                        summary.troubles.size() * kTroubleBytes + kRelaysFixedBytes + kCountsBytes;
   return std::min<size_t>((limits::kNoticeBytesMax - before) / kRelayBytes, UINT8_MAX);
 }
 
@@ -281,6 +282,8 @@ std::vector<std::byte> encode(RankSummary summary) {
   out.put(summary.troubles_left_out);
   for (const RankSummary::Line& line : summary.nics) put_drain(out, line);
   put_relays(out, summary);
+  out.put(summary.corruptions);
+  out.put(summary.log_lines_dropped);
   return bytes;
 }
 
@@ -311,6 +314,11 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   }
   // And one that knows no relays ends here.
   if (in.remaining() > 0 && !get_relays(in, summary)) return malformed;
+  // And one without these counts here.
+  if (in.remaining() > 0) {
+    summary.corruptions = in.get<uint32_t>();
+    summary.log_lines_dropped = in.get<uint32_t>();
+  }
   if (in.bad()) return malformed;
   return summary;
 }
@@ -329,6 +337,8 @@ std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, cons
         .field("mirrored_bytes", summary->hedged)
         .field("replayed_bytes", summary->retransmitted)
         .field("verdicts", uint64_t{summary->verdicts})
+        .field("corruptions", uint64_t{summary->corruptions})
+        .field("log_lines_dropped", uint64_t{summary->log_lines_dropped})
         .field("error", summary->error)
         .field("in", summary->call)
         .field("in_ms", uint64_t{summary->call_ms})

@@ -84,6 +84,8 @@ struct RankSummary {
   uint32_t troubles_left_out = 0;
   std::vector<Relay> relays;  // by peer
   uint32_t relays_left_out = 0;
+  uint32_t corruptions = 0;  // connections that ended by bytes that were changed on the way
+  uint32_t log_lines_dropped = 0;
   friend bool operator==(const RankSummary&, const RankSummary&) = default;
 };
 

@@ -13,6 +13,8 @@ RankSummary sample() {
   summary.operations = 4711;
   summary.hedged = 1ull << 40;
   summary.retransmitted = 17;
+  summary.corruptions = 3;
+  summary.log_lines_dropped = 1'000'000;
   summary.verdicts = 3;
   summary.error = "rank 2 died";
   summary.call = "AllReduce 11 (5 float32, sum)";

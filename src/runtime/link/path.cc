@@ -204,6 +204,7 @@ void Path::note_attempt(const std::string& why) {
 
 void Path::note_failure(const PathEvent& event, bool fault) {
   history.retransmitted_bytes += event.retransmitted_bytes;
+  if (event.cause == DownCause::corrupted) ++history.corruptions;
   if (!fault) return note_attempt(event.why);
   ++history.downs;
   history.down_at = event.at;

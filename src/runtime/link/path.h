@@ -179,8 +179,9 @@ class Path final : public PathEnd, private FrameReader::Owner {
     DownCause cause = DownCause::none;
     DownCause peer_cause = DownCause::none;
     std::string why;
-    std::string attempt;    // why the last attempt to bring it up failed; empty once it is up
-    uint32_t attempts = 0;  // that failed since it was last up
+    uint64_t corruptions = 0;  // ends by bytes that were changed on the way, in any phase
+    std::string attempt;       // why the last attempt to bring it up failed; empty once it is up
+    uint32_t attempts = 0;     // that failed since it was last up
   };
   History history;
 
