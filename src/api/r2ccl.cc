@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "api/calls.h"
 #include "api/errors.h"
@@ -15,6 +16,7 @@
 #include "api/health.h"
 #include "api/init.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "runtime/collective/call_name.h"
 
@@ -33,10 +35,39 @@ using r2ccl::api::result_of;
 using r2ccl::api::with_comm;
 
 r2cclResult_t hand_out(Result<std::unique_ptr<Communicator>> made, r2cclComm_t* comm) {
-  if (!made.ok()) return result_of(made.status());
+  if (!made.ok()) {
+    r2ccl::log_flush();  // the caller may end the process at once
+    return result_of(made.status());
+  }
   *comm = r2ccl::api::adopt(std::move(made).value());
   return r2cclSuccess;
 }
+
+// While a caller waits for the end of one communicator, it cannot end another one, which a rank
+// that ends them in another order waits for. So the others of this process answer the goodbyes of
+// ranks that have left meanwhile.
+class OthersAnswer {
+ public:
+  explicit OthersAnswer(const Communicator& ends) : ends_(ends.comm_id()), all_(comms().all()) {
+    tell(true);
+  }
+  ~OthersAnswer() { tell(false); }
+  OthersAnswer(const OthersAnswer&) = delete;
+  OthersAnswer& operator=(const OthersAnswer&) = delete;
+
+ private:
+  void tell(bool answers) {
+    for (const auto& each : all_) {
+      const auto other = each.lock();
+      if (other == nullptr || other->inherited()) continue;
+      // Another rank of the same communicator may live in this process.
+      if (other->communicator->comm_id() != ends_) other->communicator->answer_goodbyes(answers);
+    }
+  }
+
+  const uint64_t ends_;
+  const std::vector<std::weak_ptr<CommObject>> all_;
+};
 
 r2cclResult_t finalize(CommObject* comm) {
   {
@@ -44,6 +75,7 @@ r2cclResult_t finalize(CommObject* comm) {
     if (comm->finalized) return r2cclSuccess;
     comm->finalized = true;
   }
+  const OthersAnswer others(*comm->communicator);
   return result_of(comm->communicator->finalize());
 }
 

@@ -415,6 +415,14 @@ Status Communicator::finalize() {
   return Status(Code::invalid_usage, failed.message()).with_ranks(failed.ranks());
 }
 
+void Communicator::answer_goodbyes(bool answers) {
+  try {
+    thread().post([this, answers] { runtime_->answer_goodbyes(answers); });
+  } catch (const std::bad_alloc&) {
+    R2CCL_LOG(warn, "out of memory: communicators that end in another order may wait");
+  }
+}
+
 void Communicator::wait_for_news(TimeNs bound) {
   (void)thread().wait_until([this] { return runtime_->failure_known(); }, bound);
 }

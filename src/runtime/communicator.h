@@ -80,6 +80,11 @@ class Communicator final : private RankObserver {
 
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
+  // True: from now on this rank answers the goodbye of a rank that leaves with its own, until the
+  // same call with false. Calls count.
+  void answer_goodbyes(bool answers);
+  // The same on all ranks.
+  uint64_t comm_id() const { return runtime_->comm_id(); }
   // Ends the communicator with `why` and tells the other ranks.
   void fail(const Status& why);
   // On return no buffer is touched any more.

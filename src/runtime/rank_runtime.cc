@@ -188,6 +188,7 @@ void RankRuntime::turn() {
   engine_.progress();
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
+  if (answers_ > 0 && any_departed_) answer_departed();
   fault_reporter_->progress(ended_);
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
   waits_->progress(now);
@@ -230,6 +231,15 @@ void RankRuntime::begin_goodbye() {
   waits_->end();
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     if (Link* link = engine_.link(Rank(peer)); link != nullptr) link->begin_goodbye();
+  }
+}
+
+// A rank that has left takes part in nothing more, so this one owes it only its acknowledgements.
+void RankRuntime::answer_departed() {
+  if (leaving_ || !failure_.ok()) return;
+  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
+    Link* link = engine_.link(Rank(peer));
+    if (link != nullptr && link->peer_said_goodbye() && !link->ends()) link->begin_goodbye();
   }
 }
 

@@ -131,6 +131,9 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // the other way round, fails.
   void close_calls() { waits_->close(); }
   bool leaving() const { return leaving_; }
+  // True: the caller cannot begin this rank's goodbye now, because he waits for the end of another
+  // communicator. A rank that has left gets its answer all the same. Calls count.
+  void answer_goodbyes(bool answers) { answers_ += answers ? 1 : -1; }
   // Every peer has said goodbye too, or has ended.
   bool goodbye_done() const;
   std::vector<Rank> goodbyes_missing() const;
@@ -173,6 +176,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
 
  private:
   void handle_mismatches();
+  void answer_departed();
 
   // rank_failure.cc
   void fail_of(std::vector<Rank> ranks, Code code, const std::string& why);
@@ -227,6 +231,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::vector<bool> ended_;     // these, and ranks that ended otherwise
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls
+  int answers_ = 0;             // waits of the caller for the end of other communicators
   bool costs_agreed_ = false;
   Status failure_;
   Status no_memory_ = Status::out_of_memory();  // the cause of a failure for want of memory

@@ -1,4 +1,6 @@
 // Several communicators of the same ranks, each driven by a thread of its own.
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
@@ -89,6 +91,36 @@ TEST(Communicators, OfOneRankGiveBackTheirThreadsAndDescriptors) {
   }
   EXPECT_LT(entries("/proc/self/task"), threads + kTimes);
   EXPECT_LT(entries("/proc/self/fd"), descriptors + kTimes);
+}
+
+using Order = std::array<size_t, 3>;
+
+// Uses three communicators; then each rank ends them one after the other, each in its own order.
+void end_in_order(const std::vector<Order>& orders) {
+  Job job(static_cast<int>(orders.size()));
+  const RankBody does_nothing = [](Comm&) {};
+  const RankBody uses_and_ends = [&](Comm& comm) {
+    const Order& order = orders[static_cast<size_t>(comm.rank())];
+    for (size_t body = 0; body < order.size(); ++body) {
+      Operation::all_reduce(job.comm(comm.rank(), body), 1, kSmall).finish();
+    }
+    for (const size_t body : order) {
+      check(job.comm(comm.rank(), body).destroy(), "destroy " + std::to_string(body));
+    }
+  };
+  job.run({uses_and_ends, does_nothing, does_nothing});
+}
+
+TEST(Communicators, EndInAnyOrderOnEachRank) {
+  // Without the rule the first pair takes R2CCL_CUTOFF_S, 300 s.
+  const auto start = std::chrono::steady_clock::now();
+  Order order = {0, 1, 2};
+  do {
+    end_in_order({{0, 1, 2}, order});
+  } while (std::ranges::next_permutation(order).found);
+  end_in_order({{0, 1, 2}, {1, 2, 0}, {2, 0, 1}});
+  end_in_order({{0, 1, 2}, {2, 1, 0}, {1, 0, 2}});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 """Groups: subgroups, splits, the end, the same store again, settings, the record of operations."""
 
+import itertools
 import json
 import os
 import sys
@@ -44,6 +45,20 @@ class SubgroupTest(GroupCase):
         dist.broadcast(source, src=self.rank % 2, group=group)  # a rank of the world
         self.assertEqual(source.item(), self.rank % 2)
         dist.destroy_process_group(group)
+
+    @ranks(2, 4)
+    def test_groups_end_in_any_order_on_each_rank(self):
+        for order in itertools.permutations(range(3)):
+            groups = [dist.new_group() for _ in range(3)]
+            for group in groups:
+                dist.all_reduce(values(self.rank, 4), group=group)
+            start = time.monotonic()
+            for place in range(3):
+                # Rank 0 in the order of their making, rank 1 in this one, the others shifted.
+                number = order[(place + self.rank) % 3] if self.rank else place
+                dist.destroy_process_group(groups[number])
+            self.assertLess(time.monotonic() - start, 60)  # R2CCL_CUTOFF_S is 300
+        self.meet()
 
     @ranks(2)
     def test_the_other_ranks_hear_that_rank_0_has_no_library(self):

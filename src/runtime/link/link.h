@@ -91,6 +91,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
 
   // Starts the orderly end: says goodbye once everything is acknowledged both ways.
   void begin_goodbye();
+  bool ends() const { return goodbye_.wanted; }
   // True when both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
   // The end of a rank that is out of memory, and needs none. The link's state may be half-way
