@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The library exports the calls that the header declares, no more and no less, each under the
-version node of its soname, and cmake/debian/symbols lists them.
+version node of its soname, and cmake/debian/symbols lists them. No program that was built loads a
+library from the current directory.
 
 usage: symbols_test.py LIBRARY [unittest arguments]
 """
 import pathlib
+import os
 import re
 import subprocess
 import sys
@@ -55,6 +57,31 @@ class SymbolsTest(unittest.TestCase):
     def test_the_soname_is_that_of_the_list(self):
         found = re.search(r"SONAME.*\[(.*)\]", output("readelf", "-d", LIBRARY))
         self.assertEqual(found.group(1), self.soname)
+
+
+def programs(folder):
+    """Yields the ELF files below the folder, but no objects."""
+    for path, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in ("CMakeFiles", "deb")]
+        for name in names:
+            file = pathlib.Path(path, name)
+            if file.is_symlink() or not file.is_file() or name.endswith((".o", ".a", ".gch")):
+                continue
+            with open(file, "rb") as opened:
+                if opened.read(4) == b"\x7fELF":
+                    yield file
+
+
+class RunpathTest(unittest.TestCase):
+    def test_no_part_is_empty_or_relative(self):
+        """The loader takes an empty part for the current directory, which may be another user's."""
+        seen = 0
+        for program in programs(pathlib.Path(LIBRARY).parent):
+            seen += 1
+            for runpath in re.findall(r"R(?:UN)?PATH.*\[(.*)\]", output("readelf", "-d", program)):
+                for part in runpath.split(":"):
+                    self.assertRegex(part, r"^(/|\$ORIGIN(/|$))", f"{program}: {runpath}")
+        self.assertGreater(seen, 0)
 
 
 if __name__ == "__main__":

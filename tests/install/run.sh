@@ -54,6 +54,9 @@ echo "== the installed programs are hardened and stripped; the licence is there"
 fail() { echo "$1"; exit 1; }
 for program in "$work/moved/bin/r2ccl" "$(readlink -f "$libdir/libr2ccl.so")"; do
   readelf -W -l -d -S --dyn-syms "$program" >"$work/elf"
+  # An empty part would be the current directory.
+  runpath=$(sed -n 's/.*R[UN]*PATH.*\[\(.*\)\]/:\1:/p' "$work/elf")
+  [[ ! $runpath =~ :([^/\$][^:]*)?: ]] || fail "$program: its RUNPATH has an empty or relative part: $runpath"
   grep -q GNU_RELRO "$work/elf" || fail "$program: no read-only relocations"
   grep -Eq 'BIND_NOW|FLAGS_1.* NOW' "$work/elf" || fail "$program: symbols are bound lazily"
   grep -q __stack_chk_fail "$work/elf" || fail "$program: no stack protector"
