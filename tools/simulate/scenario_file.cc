@@ -267,6 +267,27 @@ Status check_headers(const std::string& text, const std::string& file_name) {
   return {};
 }
 
+// toml++ 3.3 bounds the depth of values, but not of dotted keys, and recurses into these.
+Status check_keys(const std::string& text, const std::string& file_name) {
+  constexpr ptrdiff_t kPartsMax = 64;
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    const size_t first = line.find_first_not_of(" \t");
+    if (first == std::string::npos || line[first] == '#') continue;
+    for (size_t at = 0; at != std::string::npos;) {
+      const size_t end = line.find_first_of("=,{}[]", at);
+      const std::string_view key = std::string_view(line).substr(at, end - at);
+      if (std::ranges::count(key, '.') >= kPartsMax) {
+        return {Code::invalid_argument, file_name + ":" + std::to_string(number) +
+                                            ": a key or text has more than 64 parts"};
+      }
+      at = end == std::string::npos ? end : end + 1;
+    }
+  }
+  return {};
+}
+
 std::string decimal(TimeNs time, double unit_ns) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.6f", static_cast<double>(time) / unit_ns);
@@ -300,6 +321,7 @@ void print_fault(std::ostringstream& out, const FaultSpec& f) {
 
 Result<Scenario> parse_scenario(const std::string& text, const std::string& file_name) {
   R2CCL_RETURN_IF_ERROR(check_headers(text, file_name));
+  R2CCL_RETURN_IF_ERROR(check_keys(text, file_name));
   toml::table file;
   try {
     file = toml::parse(text, file_name);

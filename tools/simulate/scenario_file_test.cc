@@ -76,6 +76,13 @@ TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
     EXPECT_EQ(error_of("hosts = 2\n" + std::string(header) + "\n"),
               "f.toml:2: write a table's name in letters: [[operation]]");
   }
+  std::string parts;
+  for (int part = 0; part < 1'000'000; ++part) parts += ".a";
+  for (const std::string deep : {"a" + parts + " = 1", "[a" + parts + "]", "[[a" + parts + "]]",
+                                 "\"#\"" + parts + " = 1", "a = {b" + parts + " = 1}"}) {
+    EXPECT_EQ(error_of("hosts = 2\n" + deep + "\n" + job),
+              "f.toml:2: a key or text has more than 64 parts");
+  }
   EXPECT_NE(error_of("latency_us = 50001\n" + job).find("a number from 0 to 50000"),
             std::string::npos);
   EXPECT_NE(error_of("think_max_ms = -1\n" + job).find("must be a time"), std::string::npos);
