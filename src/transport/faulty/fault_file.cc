@@ -103,6 +103,8 @@ Status check_readable(const std::string& file) {
   const auto unusable = [](const std::string& why) { return Status(Code::invalid_argument, why); };
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) return unusable("is a directory");
+  // To open one waits for its writer, and each content could be read once only.
+  if (std::filesystem::is_fifo(file, error)) return unusable("is a FIFO and not a regular file");
   if (access(file.c_str(), R_OK) == 0) return {};
   if (errno != ENOENT) return unusable(system_error("cannot read the file", errno).message());
   const std::filesystem::path directory = std::filesystem::path(file).parent_path();

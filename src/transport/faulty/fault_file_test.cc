@@ -1,6 +1,7 @@
 #include "transport/faulty/fault_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -111,6 +112,10 @@ TEST_F(FollowingTest, RefusesAFileThatCanNeverBeRead) {
   EXPECT_EQ(follow(testing::TempDir()).status().message(), "is a directory");
   EXPECT_EQ(follow("/nonexistent/faults").status().message(),
             "there is no directory /nonexistent, so the file can never come");
+  const std::string fifo = file_ + ".fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(follow(fifo).status().message(), "is a FIFO and not a regular file");
+  std::filesystem::remove(fifo);
   write("");
   EXPECT_EQ(follow(file_ + "/faults").status().message(), "cannot read the file: Not a directory");
   EXPECT_TRUE(follow("a_file_that_may_come").ok());
