@@ -315,13 +315,13 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::calls:
       return waits_->on_notice(peer, body);
     case NoticeKind::observation:
-      return fault_reporter_->on_observation(body);
+      return fault_reporter_->on_observation(peer, body);
     case NoticeKind::verdict:
-      return fault_reporter_->on_verdict(body);
+      return fault_reporter_->on_verdict(peer, body);
     case NoticeKind::probe_request:
       return fault_reporter_->on_probe_request(peer, body);
     case NoticeKind::probe_answer:
-      return fault_reporter_->on_probe_answer(body);
+      return fault_reporter_->on_probe_answer(peer, body);
     case NoticeKind::losses:
       return fault_reporter_->on_losses(peer, body);
     case NoticeKind::status_request:

@@ -41,6 +41,7 @@ FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
       clock_(clock),
       made_(std::move(made)),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
+      trust_(engine, host_of_),
       prober_(engine, clock,
               [this](Rank requester, const ProbeAnswer& answer) { on_probed(requester, answer); }) {
   std::vector<HostId> ids;
@@ -110,23 +111,41 @@ void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
   reports_.push_back(std::move(report));
 }
 
-void FaultReporter::on_observation(std::span<const std::byte> bytes) {
+bool FaultReporter::is_rank(Rank rank) const {
+  return rank.value() >= 0 && static_cast<size_t>(rank.value()) < host_of_.size();
+}
+
+// An empty name stands for the whole host.
+bool FaultReporter::is_nic_of(Rank rank, const NicName& name) const {
+  if (name.host != host_of(rank)) return false;
+  const auto& nics = engine_.rank_table()[static_cast<size_t>(rank.value())].nics;
+  return name.nic.empty() || name.nic == "lo" ||
+         std::ranges::any_of(nics, [&](const NicInfo& nic) { return nic.name == name.nic; });
+}
+
+void FaultReporter::on_observation(Rank peer, std::span<const std::byte> bytes) {
   auto observation = decode_observation(bytes);
   if (!observation.ok()) return;
   const Observation& o = observation.value();
-  const auto is_rank = [&](Rank rank) {
-    return rank.value() >= 0 && static_cast<size_t>(rank.value()) < host_of_.size();
-  };
-  if (is_rank(o.observer) && is_rank(o.peer)) fault_localiser_.observe(o, clock_.now());
+  if (o.observer != peer || !is_rank(o.peer) || o.peer == peer) return;
+  if (is_nic_of(peer, o.near) && is_nic_of(o.peer, o.far)) {
+    fault_localiser_.observe(o, clock_.now());
+  }
 }
 
-void FaultReporter::on_verdict(std::span<const std::byte> bytes) {
+void FaultReporter::on_verdict(Rank peer, std::span<const std::byte> bytes) {
   auto verdict = decode_verdict(bytes);
   if (!verdict.ok()) return;
   if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
-  add(verdict.value());
-  loss_localiser_.on_verdict(verdict.value(), clock_.now());
-  fault_localiser_.on_verdict(verdict.value(), clock_.now());
+  const TimeNs now = clock_.now();
+  trust_.counts(peer, verdict.value(), now) ? take(verdict.value(), now)
+                                            : trust_.doubt(peer, verdict.value(), now);
+}
+
+void FaultReporter::take(const Verdict& verdict, TimeNs now) {
+  add(verdict);
+  loss_localiser_.on_verdict(verdict, now);
+  fault_localiser_.on_verdict(verdict, now);
 }
 
 std::string FaultReporter::words_for(const Verdict& verdict) const {
@@ -206,9 +225,10 @@ void FaultReporter::on_probe_request(Rank peer, std::span<const std::byte> bytes
   if (request.ok()) probe(peer, request.value());
 }
 
-void FaultReporter::on_probe_answer(std::span<const std::byte> bytes) {
+void FaultReporter::on_probe_answer(Rank peer, std::span<const std::byte> bytes) {
   const auto answer = decode_probe_answer(bytes);
-  if (answer.ok()) fault_localiser_.on_answer(answer.value(), clock_.now());
+  if (!answer.ok() || answer.value().host != host_of(peer)) return;
+  fault_localiser_.on_answer(answer.value(), clock_.now());
 }
 
 // Returns the lowest rank that this rank has a control stream to: all further reports must be able
@@ -378,17 +398,25 @@ void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended
 }
 
 void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
-  for (const Verdict& verdict : loss_localiser_.due(now)) announce_one(verdict, ended);
+  const bool localises = localising_rank(ended) == engine_.self();
+  const auto tell = [&](const Verdict& verdict) {
+    localises ? announce_one(verdict, ended) : trust_.doubt(engine_.self(), verdict, now);
+  };
+  for (const VerdictTrust::Said& said : trust_.settle(localises, now)) {
+    said.by == engine_.self() ? tell(said.verdict) : take(said.verdict, now);
+  }
+  for (const Verdict& verdict : loss_localiser_.due(now)) tell(verdict);
   fault_localiser_.explain_by_loss(
       [&](const NicName& near, const NicName& far) {
         return loss_localiser_.explains(near, far, now);
       },
       now);
-  for (const Verdict& verdict : fault_localiser_.due(now)) announce_one(verdict, ended);
+  for (const Verdict& verdict : fault_localiser_.due(now)) tell(verdict);
 }
 
 void FaultReporter::progress(const std::vector<bool>& ended) {
   const TimeNs now = engine_.polled_at();
+  trust_.look(ended, now);
   const Rank localiser = localising_rank(ended);
   report_losses(localiser, now);
   report_all(localiser, now);
@@ -400,6 +428,7 @@ void FaultReporter::progress(const std::vector<bool>& ended) {
 TimeNs FaultReporter::next_timeout() const {
   TimeNs next = std::min({fault_localiser_.next_timeout(), prober_.next_timeout(),
                           loss_localiser_.next_timeout(), losses_.next_timeout()});
+  next = std::min(next, trust_.next_timeout());
   for (const Report& report : reports_) {
     // A new report has not been sent yet.
     const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;

@@ -16,6 +16,7 @@
 #include "protocol/diagnosis/loss_localiser.h"
 #include "runtime/diagnosis/loss_watch.h"
 #include "runtime/diagnosis/nic_prober.h"
+#include "runtime/diagnosis/verdict_trust.h"
 #include "runtime/engine/progress_engine.h"
 
 namespace r2ccl {
@@ -28,15 +29,18 @@ class FaultReporter {
                 std::function<void(size_t place)> made = {});
 
   void on_path_event(const PathEvent& event);
-  // Handle the body of a notice, which follows its kind byte.
-  void on_observation(std::span<const std::byte> bytes);
-  void on_verdict(std::span<const std::byte> bytes);
+  // Handle the body of a notice of this peer, which follows its kind byte. A peer may be faulty: it
+  // speaks for itself and its host alone, and its verdicts count while it can be the localising
+  // rank.
+  void on_observation(Rank peer, std::span<const std::byte> bytes);
+  void on_verdict(Rank peer, std::span<const std::byte> bytes);
   void on_probe_request(Rank peer, std::span<const std::byte> bytes);
-  void on_probe_answer(std::span<const std::byte> bytes);
+  void on_probe_answer(Rank peer, std::span<const std::byte> bytes);
   void on_losses(Rank peer, std::span<const std::byte> bytes);
   // `end`: goodbye also when the peer's departure is expected.
   void on_peer_gone(Rank peer, PeerEnd end);
-  // Sends all reports and requests that are due. `ended(rank)`: this rank left or died.
+  // Sends all reports and requests that are due. `ended(rank)`: this rank left or died. It must
+  // outlive this object.
   void progress(const std::vector<bool>& ended);
   TimeNs next_timeout() const;
   // Returns whether a verdict is still to be made here, or evidence for one to be sent.
@@ -65,6 +69,9 @@ class FaultReporter {
     bool late = false;
   };
   NicName name_of(Rank rank, NicId nic) const;
+  bool is_rank(Rank rank) const;
+  bool is_nic_of(Rank rank, const NicName& name) const;
+  void take(const Verdict& verdict, TimeNs now);
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
   void add(const Verdict& verdict);
@@ -95,6 +102,7 @@ class FaultReporter {
   FaultLocaliser fault_localiser_{{}};
   LossLocaliser loss_localiser_{{}};
   LossWatch losses_;
+  VerdictTrust trust_;
   NicProber prober_;
   std::vector<Verdict> verdicts_;
 };

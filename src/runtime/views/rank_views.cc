@@ -355,6 +355,10 @@ void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
   }
   const auto message = decode_view_message(in.get_bytes(in.remaining()), leaders_.size());
   if (!message.ok()) return refuse(peer, message.status());
+  // A question binds this rank until the one that asks has decided. So only the rank that decides
+  // may ask. It asks again until it gets an answer, so one that learns earlier that it is that rank
+  // waits for the others to learn it too.
+  if (std::holds_alternative<ViewAsk>(message.value()) && peer != coordinator()) return;
   const Status taken = agreements_[context].on_message(peer, message.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);
   wake();
@@ -363,6 +367,9 @@ void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
 void RankViews::on_report(Rank peer, std::span<const std::byte> body) {
   const auto report = decode_host_report(body);
   if (!report.ok()) return refuse(peer, report.status());
+  if (leaders_[host_of_[static_cast<size_t>(peer.value())]] != peer) {
+    return refuse(peer, {Code::remote, "a report of a host that another rank speaks for"});
+  }
   const Status taken =
       driver_.on_report(host_of_[static_cast<size_t>(peer.value())], report.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);

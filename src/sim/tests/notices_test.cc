@@ -50,7 +50,7 @@ class DeafRank : public testing::TestWithParam<bool> {
     verdict.faulty = {1, "nic0"};
     verdict.kind = DownCause::silent;
     verdict.wall = static_cast<TimeNs>(number);
-    cluster_->node(0).fault_reporter().on_verdict(encode(verdict));
+    cluster_->node(0).fault_reporter().on_verdict(Rank(0), encode(verdict));
     for (int peer = 1; peer < kHosts; ++peer) {
       link(0, peer).send_notice(make_notice(NoticeKind::verdict, number, encode(verdict)));
     }
