@@ -91,9 +91,10 @@ class DeathEvidence {
   // A firewall that is loaded anew, or an address that moves to another host, resets all
   // connections too, and refuses for shorter.
   static constexpr TimeNs kRefusedAfterReset = 2 * kSecond;
-  // The same where a connection went silent before, so no kernel has said anything of it. A rank
-  // makes several attempts a second.
-  static constexpr TimeNs kRefusedAlone = 10 * kSecond;
+  // The same where a connection went silent before, so no kernel has said anything of it. After an
+  // outage another NIC of a living peer's host may answer for its address, until its neighbours
+  // have learned the right one. A rank makes several attempts a second.
+  static constexpr TimeNs kRefusedAlone = 30 * kSecond;
   static constexpr size_t kRefusalsAlone = 4;
   // Paths that failed within this time of the last one were open to the end.
   static constexpr TimeNs kTogether = 5 * kSecond;

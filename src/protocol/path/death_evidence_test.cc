@@ -51,11 +51,11 @@ TEST(DeathEvidence, APathThatFailedLongAgoSaysNothing) {
 
 TEST(DeathEvidence, RefusalsThatLastProveItAlone) {
   DeathEvidence evidence = failed_paths(KernelClose::none);
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 120; ++i) {
     evidence.on_refused(0, kStart + i * 250 * kMillisecond);
     EXPECT_FALSE(evidence.proves_death()) << i;
   }
-  evidence.on_refused(0, kStart + 10 * kSecond);
+  evidence.on_refused(0, kStart + 30 * kSecond);
   EXPECT_TRUE(evidence.proves_death());
 }
 

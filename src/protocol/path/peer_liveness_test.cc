@@ -169,17 +169,19 @@ TEST_F(PeerLivenessTest, ClosedConnectionsAndTwoRefusalsProveDeath) {
 }
 
 TEST_F(PeerLivenessTest, RefusalsAfterASilentFailureMustLast) {
-  play({
-      {0, Event::broke, 0},
-      {0, Event::all_down},
-      {1'000, Event::refused, 0},
-      {1'500, Event::refused, 0},
-      {2'000, Event::refused, 0},
-      {10'999, Event::refused, 0},
-      {10'999, Event::check},
-      {11'000, Event::refused, 0},
-      {11'000, Event::check, 0, PeerEnd::dead},
-  });
+  PeerLiveness liveness(1, 300 * kSecond);
+  liveness.on_failed(0, KernelClose::none, kStart);
+  (void)liveness.on_all_down(kStart);
+  const auto end_when_refused = [&](TimeNs after) {
+    liveness.on_refused(0, kStart + after);
+    return liveness.check({}, 0, kStart + after);
+  };
+  for (const TimeNs after_s : {1, 2, 3, 10, 30}) {
+    EXPECT_FALSE(end_when_refused(after_s * kSecond)) << after_s;
+  }
+  const auto end = end_when_refused(31 * kSecond);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->end, PeerEnd::dead);
 }
 
 TEST_F(PeerLivenessTest, APeerThatSaidGoodbyeHasLeftAtTheFirstRefusal) {

@@ -22,7 +22,7 @@ enum class IdleCause : uint8_t {
   none,
   own_address,    // the peers' addresses there are this host's own too
   shared_subnet,  // several NICs of a host are on one network
-  unreached,      // nobody is reached, or none arrives
+  unreached,      // no attempt arrives
 };
 
 // Returns the cause and its remedy in words, without the names; empty: `none`, or unknown.

@@ -185,6 +185,7 @@ class ProgressEngine final : private LinkHost {
   TimeNs look();
   void check_schedule() const;
   void check_nic(NicId nic, const NicQueue& queue) const;
+  uint16_t port_beside(const Nic& nic) const;
   Result<uint16_t> listen_on(const Nic& nic, NicId id);
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);
@@ -207,7 +208,6 @@ class ProgressEngine final : private LinkHost {
   EngineObserver* observer_ = nullptr;
   std::vector<Nic> nics_;               // the data NICs, in the order advertised
   std::vector<uint16_t> ports_;         // port of the listener on each
-  uint16_t nic_port_ = 0;               // of the first; 0: none listens yet
   std::vector<Address> own_addresses_;  // of all NICs of this host
   std::vector<Endpoint> control_;       // out-of-band if any, then lo
   Endpoint shm_;                        // family none: not listening in shared memory

@@ -10,17 +10,29 @@
 
 namespace r2ccl {
 
+// Returns the port of another NIC in one subnet with this one; 0: there is none. The host may
+// answer for the address of one on the other (ARP flux): a connection that comes by the other one
+// is then accepted, where the kernel of a living rank would refuse it.
+uint16_t ProgressEngine::port_beside(const Nic& nic) const {
+  for (size_t i = 0; i < nics_.size(); ++i) {
+    if (nics_[i].name == nic.name || bound_device(nics_[i].name).empty()) continue;
+    for (const Address& other : nics_[i].addresses) {
+      const auto in_one = [&](const Address& own) { return share_subnet(own, other); };
+      if (std::ranges::any_of(nic.addresses, in_one)) return ports_[i];
+    }
+  }
+  return 0;
+}
+
 // A peer may come to any address of the NIC, in any order, and the addresses may change; the device
-// says which NIC it is. All NICs have one port, where that is free: a connection that comes to the
-// address of one by another is then accepted, where the kernel of a living rank would refuse it. An
-// address that acts as a NIC shares its device with others.
+// says which NIC it is. An address that acts as a NIC shares its device with others.
 Result<uint16_t> ProgressEngine::listen_on(const Nic& nic, NicId id) {
   const std::string device = bound_device(nic.name);
   const Address local = device.empty() ? nic.addresses.front() : Address{};
-  auto endpoint = acceptor_->listen(local, device, id, device.empty() ? 0 : nic_port_);
-  if (!endpoint.ok() && nic_port_ != 0) endpoint = acceptor_->listen(local, device, id);
+  const uint16_t port = device.empty() ? 0 : port_beside(nic);
+  auto endpoint = acceptor_->listen(local, device, id, port);
+  if (!endpoint.ok() && port != 0) endpoint = acceptor_->listen(local, device, id);
   if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);
-  if (!device.empty() && nic_port_ == 0) nic_port_ = endpoint.value().port;
   return endpoint.value().port;
 }
 

@@ -241,7 +241,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
   ControlHandler control_handler_{*this};
   std::unique_ptr<Connection> data_;
   std::unique_ptr<ControlStream> control_;  // there while the path is connected
-  std::unique_ptr<ControlStream> end_;      // of the last incarnation, which a reset has broken
+  std::unique_ptr<ControlStream> end_;      // a reset has broken the last incarnation: its stream
   std::optional<FrameReader> reader_;
   std::optional<FrameWriter> writer_;  // these two are there with data_, and only with it
   Reactor* reactor_ = nullptr;         // the reactor of both connections
