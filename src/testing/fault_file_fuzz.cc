@@ -25,6 +25,7 @@ std::string line_of(const std::string& nic, const NicFault& fault) {
   if (fault.hole_tx) line += " hole-tx";
   if (fault.hole_rx) line += " hole-rx";
   if (fault.no_buffers) line += " no-buffers";
+  if (fault.no_events) line += " no-events";
   if (fault.bytes_per_s != 0) line += " slow " + std::to_string(fault.bytes_per_s);
   if (fault.delay_ns != 0) line += " delay " + std::to_string(fault.delay_ns / kMillisecond);
   if (fault.queue_bytes != 0) line += " queue " + std::to_string(fault.queue_bytes);

@@ -79,6 +79,12 @@ bool is_loopback(const Address& address) {
   return false;
 }
 
+bool has_address(std::span<const Address> all, const Address& address) {
+  return std::ranges::any_of(all, [&](const Address& each) {
+    return each.family == address.family && each.bytes == address.bytes;
+  });
+}
+
 bool same_subnet(const Address& a, const Address& b) {
   if (a.family != b.family || a.family == AddressFamily::none) return false;
   const int bits = std::max(a.prefix_bits, b.prefix_bits);

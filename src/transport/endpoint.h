@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace r2ccl {
@@ -39,6 +40,8 @@ std::optional<Address> parse_address(const std::string& text);
 bool is_link_local(const Address& address);
 // Returns true for 127.0.0.0/8 and ::1.
 bool is_loopback(const Address& address);
+// Returns whether the address is one of these, whatever their subnets and scopes.
+bool has_address(std::span<const Address> all, const Address& address);
 // Returns true when both lie in one subnet by the longer of the two prefixes.
 bool same_subnet(const Address& a, const Address& b);
 

@@ -131,6 +131,8 @@ class Connection {
   virtual ConnectionInfo info() const = 0;
   // Returns the address that the other side connects from or is reached at.
   virtual Endpoint remote() const = 0;
+  // Returns the address of this side; of family none where it is not known or there is none.
+  virtual Endpoint local() const { return {}; }
   // Returns the identity for Poller; unique among the live connections and listeners of one
   // transport.
   virtual int poll_id() const = 0;

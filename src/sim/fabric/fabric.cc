@@ -152,6 +152,9 @@ void Fabric::mtu_hole(SimNic& nic, uint32_t frame_bytes_max) {
 
 void Fabric::set_addresses(SimNic& nic, std::vector<Address> addresses) {
   nic.addresses = std::move(addresses);
+  for (const auto& [id, flow] : network_.flows()) {
+    if (flow->nic(0) == &nic || flow->nic(1) == &nic) flow->look_at_addresses();
+  }
   for (SimHost* process : nic.machine.processes) process->note_nic_change();
 }
 

@@ -276,6 +276,16 @@ void Flow::cut(int side, uint64_t offset, CutKind kind) {
   if (stream(side).cut_reached()) on_cut();
 }
 
+// Linux sends no packet from an address that the host has lost, and takes none to it.
+void Flow::look_at_addresses() {
+  homeless_ = false;
+  for (const int side : {0, 1}) {
+    const SimNic& own = *nic(side);
+    const bool kept = own.options.loopback || own.has_address(endpoint(side).address);
+    homeless_ = homeless_ || !kept;
+  }
+}
+
 void Flow::on_cut() {
   if (cut_kind_ == CutKind::silent) {
     silenced_ = true;

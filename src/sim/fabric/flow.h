@@ -53,7 +53,7 @@ class Flow {
   SideState state(int side) const { return sides_[index(side)].state; }
   int error(int side) const { return sides_[index(side)].error; }
   const Stream& stream_from(int side) const { return streams_[index(side)]; }
-  bool silenced() const { return silenced_; }
+  bool silenced() const { return silenced_ || homeless_; }
 
   // --- the process at `side` ---
   void start_connect();
@@ -85,6 +85,8 @@ class Flow {
   // Ends delivery of the bytes from `side` at byte `offset` of the stream.
   void cut(int side, uint64_t offset, CutKind kind);
   void fail(int side, int error);
+  // The addresses of a NIC have changed.
+  void look_at_addresses();
   // Orders tampering with bytes that `side` writes from now on.
   void tamper(int side, Tamper tamper) {
     tampering_[index(side)].order(std::move(tamper), stream(side));
@@ -158,6 +160,7 @@ class Flow {
   std::array<Stream, 2> streams_;
   std::array<Tampering, 2> tampering_;  // by sending side
   bool silenced_ = false;
+  bool homeless_ = false;  // a NIC has lost the address of its end
   CutKind cut_kind_ = CutKind::reset;
 };
 

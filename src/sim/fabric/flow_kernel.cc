@@ -29,14 +29,14 @@ TimeNs timeout_after(uint32_t backoff) {
 template <typename OnArrival>
 void Flow::send_packet(int from, OnArrival on_arrival) {
   std::optional<TimeNs> arrival;
-  if (!silenced_) arrival = network_.depart(nic(from), nic(1 - from), kPacketBytes);
+  if (!silenced()) arrival = network_.depart(nic(from), nic(1 - from), kPacketBytes);
   if (!arrival) {
     network_.engine().trace(TraceKind::packet_dropped, id_, static_cast<uint64_t>(from));
     return;
   }
   network_.engine().at(*arrival, [&network = network_, id = id_, from, on_arrival] {
     Flow* flow = network.find(id);
-    if (flow == nullptr || flow->silenced_) return;
+    if (flow == nullptr || flow->silenced()) return;
     if (!network.arrives(*flow->nic(from), *flow->nic(1 - from))) {
       network.engine().trace(TraceKind::packet_dropped, id, static_cast<uint64_t>(from));
       return;
@@ -153,7 +153,7 @@ TimeNs Flow::keep_order(int side, TimeNs arrival) {
 }
 
 void Flow::on_segment(int to, const Segment& segment) {
-  if (silenced_) return;
+  if (silenced()) return;
   network_.engine().trace(TraceKind::segment_delivered, id_ * 2 + static_cast<uint64_t>(to),
                           segment.offset + segment.length);
   // Bytes after a lost handshake packet complete the handshake as well.

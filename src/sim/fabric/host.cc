@@ -68,6 +68,7 @@ Result<std::vector<Nic>> SimHost::nics() {
 }
 
 void SimHost::note_nic_change() {
+  if (nic_events_.lost) return;
   nic_events_.pending = true;
   poller_.touch(nic_events_poll_id_);
 }

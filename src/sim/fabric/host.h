@@ -23,6 +23,8 @@ class SimHost final : public Transport {
   Result<std::vector<Nic>> nics() override;
   int nic_events_poll_id() const override { return nic_events_poll_id_; }
   bool drain_nic_events() override;
+  // From now on the kernel tells no change of a NIC.
+  void lose_nic_events() { nic_events_.lost = true; }
   Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
                                            const std::string& device) override;
   Result<std::unique_ptr<Connection>> connect(const Endpoint& remote,
@@ -63,6 +65,7 @@ class SimHost final : public Transport {
     bool readable() const override { return pending; }
     bool writable() const override { return false; }
     bool pending = false;
+    bool lost = false;
   };
   struct Route {
     SimNic* nic;

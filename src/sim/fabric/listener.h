@@ -32,6 +32,7 @@ class SimConnection final : public Connection, public PollSource {
   size_t skip(size_t most) override { return process_.alive() ? flow_.skip(side_, most) : 0; }
   ConnectionInfo info() const override { return flow_.info(side_); }
   Endpoint remote() const override { return flow_.endpoint(1 - side_); }
+  Endpoint local() const override { return flow_.endpoint(side_); }
   int poll_id() const override { return poll_id_; }
 
   bool readable() const override { return flow_.readable(side_); }

@@ -68,6 +68,8 @@ std::string read_fault(std::istringstream& words, NicFault& fault) {
       fault.hole_rx = true;
     } else if (word == "no-buffers") {
       fault.no_buffers = true;
+    } else if (word == "no-events") {
+      fault.no_events = true;
     } else if (word == "slow") {
       const int64_t bytes_per_s = read_amount(words, kBytesPerSecondMax);
       if (bytes_per_s == 0) return "slow needs bytes per second";

@@ -10,6 +10,7 @@
 //   hole                nothing gets through either way; also hole-tx and hole-rx
 //   slow BYTES_PER_S    a rate limit each way
 //   delay MILLISECONDS  added each way
+//   no-events           on the line of *, which is every NIC: the kernel tells no change of a NIC
 //   queue BYTES         with another fault: bytes held each way of a connection before its writer
 //                       blocks, 65536 by default; a small queue cuts frames short
 //   flip PATTERN BIT ORDER  once for each ORDER, a number that grows: changes one bit of the next

@@ -55,6 +55,7 @@ NicFault FaultPlan::fault_of(const FaultTarget& target) const {
     out.hole_rx |= rule.fault.hole_rx;
     out.short_io |= rule.fault.short_io;
     out.no_buffers |= rule.fault.no_buffers;
+    out.no_events |= rule.fault.no_events;
     out.bytes_per_s = std::max(out.bytes_per_s, rule.fault.bytes_per_s);
     out.delay_ns += rule.fault.delay_ns;
     out.queue_bytes = std::max(out.queue_bytes, rule.fault.queue_bytes);

@@ -37,6 +37,7 @@ struct NicFault {
   bool hole_rx = false;      // nothing arrives
   bool short_io = false;     // every read and write moves one byte
   bool no_buffers = false;   // the kernel refuses every read and write with ENOBUFS
+  bool no_events = false;    // of every NIC: the kernel tells no change of a NIC
   uint64_t bytes_per_s = 0;  // each way, shared by the NIC's connections; 0: no limit
   TimeNs delay_ns = 0;       // added each way
   // Bytes that the NIC holds each way of every connection that is slow, delayed or in a black hole,

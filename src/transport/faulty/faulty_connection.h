@@ -38,6 +38,7 @@ class FaultyConnection final : public Connection, public FaultyPollable {
   IoResult write(std::span<const iovec> slices) override;
   ConnectionInfo info() const override;
   Endpoint remote() const override { return remote_; }
+  Endpoint local() const override { return inner_ == nullptr ? Endpoint{} : inner_->local(); }
   int poll_id() const override { return poll_id_; }
 
   Readiness readiness(TimeNs now, bool want_write) override;

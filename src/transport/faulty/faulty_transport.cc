@@ -101,7 +101,8 @@ bool FaultyTransport::drain_nic_events() {
   const bool plan_changed = version != nic_version_;
   nic_version_ = version;
   forget_departed();
-  return inner_.drain_nic_events() || plan_changed;
+  const bool told = inner_.drain_nic_events() && !context_.plan.fault_of({}).no_events;
+  return told || plan_changed;
 }
 
 FaultyPollable::Readiness FaultyTransport::readiness(TimeNs, bool) {

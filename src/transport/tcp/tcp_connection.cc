@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "transport/tcp/socket_address.h"
 #include "transport/tcp/socket_options.h"
 
 namespace r2ccl {
@@ -51,6 +52,13 @@ IoResult TcpConnection::fail(int error) {
   if (error_ == 0) error_ = error;
   if (state_ == ConnectState::pending) state_ = ConnectState::failed;
   return {.kind = IoKind::failed, .bytes = 0, .error = error_};
+}
+
+Endpoint TcpConnection::local() const {
+  SocketAddress address;
+  address.length = sizeof address.storage;
+  if (getsockname(socket_.get(), address.get(), &address.length) != 0) return {};
+  return to_endpoint(address);
 }
 
 ConnectState TcpConnection::connect_state() {

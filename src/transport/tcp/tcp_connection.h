@@ -21,6 +21,7 @@ class TcpConnection final : public Connection {
   IoResult write(std::span<const iovec> slices) override;
   ConnectionInfo info() const override;
   Endpoint remote() const override { return remote_; }
+  Endpoint local() const override;
   int poll_id() const override { return socket_.get(); }
 
  private:
