@@ -120,6 +120,16 @@ inline constexpr size_t kRelayPipesMax = 128;
 inline constexpr TimeNs kHandshakeAgeMax = 5 * kSecond;
 inline constexpr TimeNs kConnectAttempt = 250 * kMillisecond;
 
+// The kernel tells each change of a NIC at once, but drops notices when its queue is full, and some
+// sandboxes tell none. While a peer is silent this rank reads its NICs so often; while some path is
+// down, more rarely: reading hundreds of them takes a millisecond.
+inline constexpr TimeNs kNicsLookSilent = 250 * kMillisecond;
+inline constexpr TimeNs kNicsLookDown = 5 * kSecond;
+
+// A peer that nothing reaches for this long is told of in the log. Switches and busy hosts are
+// silent for shorter times, and the line is due within a second.
+inline constexpr TimeNs kUnreachedTold = 500 * kMillisecond;
+
 // A path pauses this long when the kernel is short of memory for it. A shortage ends when other
 // processes free memory; to try more often would only take processor time from them.
 inline constexpr TimeNs kShortagePause = 10 * kMillisecond;

@@ -342,6 +342,7 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
       return cost_meter_->on_notice(peer, body);
     case NoticeKind::address:
     case NoticeKind::drained:
+    case NoticeKind::silent:
       return;  // the engine's
   }
   R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(notice[0]),

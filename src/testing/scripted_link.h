@@ -360,6 +360,10 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   bool is_own(const Address&) const override { return false; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
   std::optional<RelayRoute> relay_route(Rank, size_t) const override { return std::nullopt; }
+  void doubt_nics(TimeNs) override {}
+  void on_silent(Rank) override {}
+  void on_unreached(Rank, bool, const std::string&) override {}
+  void on_reached(Rank) override {}
   void wake(Rank) override {}
   void on_goodbye(Rank) override {}
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }

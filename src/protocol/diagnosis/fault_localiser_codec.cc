@@ -73,8 +73,8 @@ Result<Observation> decode_observation(std::span<const std::byte> bytes) {
   o.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   o.near = get_name(in);
   o.far = get_name(in);
-  o.cause = get_cause(in, DownCause::corrupted);
-  o.peer_cause = get_cause(in, DownCause::corrupted);
+  o.cause = get_cause(in, DownCause::address_lost);
+  o.peer_cause = get_cause(in, DownCause::address_lost);
   o.detected_us = in.get<uint64_t>();
   o.retransmitted_bytes = in.get<uint64_t>();
   o.stall_us = in.get<uint64_t>();

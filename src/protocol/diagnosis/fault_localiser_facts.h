@@ -12,11 +12,6 @@ inline bool touches(const Observation& o, const NicName& nic) {
   return o.near == nic || o.far == nic;
 }
 
-// Returns whether the observer's own host saw the failure of its NIC.
-inline bool direct(DownCause cause) {
-  return cause == DownCause::interface_down || cause == DownCause::carrier_lost;
-}
-
 // Returns the NIC that this is first-hand evidence of, or the word of its own host; null: neither.
 inline const NicName* subject(const Observation& o) {
   if (direct(o.cause)) return &o.near;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/limits.h"
 
 namespace r2ccl {
 namespace {
@@ -45,24 +46,32 @@ void PeerLiveness::compensate_idle(TimeNs duration, TimeNs now) {
   }
 }
 
+TimeNs PeerLiveness::away(TimeNs silence, TimeNs now) const {
+  const TimeNs down = all_down_since_ == 0 ? 0 : now - all_down_since_;
+  const TimeNs no_data = no_data_since_ == 0 ? 0 : now - no_data_since_;
+  return std::max({down, no_data, silence});
+}
+
 std::optional<PeerLiveness::End> PeerLiveness::check(Goodbye goodbye, TimeNs silence,
                                                      TimeNs now) const {
   const TimeNs down = all_down_since_ == 0 ? 0 : now - all_down_since_;
-  const TimeNs away = goodbye.relayed ? std::max(down, silence) : down;
+  const TimeNs gone = goodbye.relayed ? std::max(down, silence) : down;
   const bool refused = evidence_.refusals() > 0 && (all_down() || silence >= kSilent);
-  if (goodbye.heard && (refused || away >= kLeftAfter)) {
+  if (goodbye.heard && (refused || gone >= kLeftAfter)) {
     return End{PeerEnd::goodbye, "the peer left in order"};
   }
   if (evidence_.proves_death()) return End{PeerEnd::dead, "its kernel refuses new connections"};
-  const TimeNs no_data = no_data_since_ == 0 ? 0 : now - no_data_since_;
-  if (std::max({down, no_data, silence}) < cutoff_) return std::nullopt;
+  if (away(silence, now) < cutoff_) return std::nullopt;
   return End{PeerEnd::cut_off,
              "no path has reached it for " + std::to_string(cutoff_ / kSecond) + " s"};
 }
 
 TimeNs PeerLiveness::next_timeout(TimeNs now) const {
   TimeNs next = kNever;
-  if (no_data_since_ != 0) next = no_data_since_ + cutoff_;
+  if (no_data_since_ != 0) {
+    const TimeNs told = no_data_since_ + limits::kUnreachedTold;
+    next = told > now ? told : no_data_since_ + cutoff_;
+  }
   if (all_down_since_ != 0) next = std::min(next, now + kAllDownInterval);
   return next;
 }

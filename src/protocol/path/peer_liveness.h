@@ -50,6 +50,8 @@ class PeerLiveness {
   void compensate_idle(TimeNs duration, TimeNs now);
 
   bool all_down() const { return all_down_since_ != 0; }
+  // Returns the time for which no message could reach the peer. `silence`: as in check().
+  TimeNs away(TimeNs silence, TimeNs now) const;
   struct End {
     PeerEnd end;
     std::string why;

@@ -71,8 +71,8 @@ PathReport get_path(ByteReader& in) {
   p.phase = phase <= static_cast<uint8_t>(PathPhase::suspect) ? static_cast<PathPhase>(phase)
                                                               : PathPhase::validating;
   const auto cause = in.get<uint8_t>();
-  p.cause = cause <= static_cast<uint8_t>(DownCause::corrupted) ? static_cast<DownCause>(cause)
-                                                                : DownCause::none;
+  p.cause = cause <= static_cast<uint8_t>(DownCause::address_lost) ? static_cast<DownCause>(cause)
+                                                                   : DownCause::none;
   p.frames_received = in.get<uint64_t>();
   p.arrived_at = in.get<uint64_t>();
   p.control_received = in.get<uint64_t>();
@@ -164,6 +164,8 @@ const char* to_string(DownCause cause) {
       return "corrupted";
     case DownCause::lossy:
       return "lossy";
+    case DownCause::address_lost:
+      return "address_lost";
   }
   return "unknown";
 }

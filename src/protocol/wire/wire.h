@@ -86,9 +86,15 @@ enum class DownCause : uint8_t {
   closing = 7,      // orderly end
   peer_notice = 8,  // the peer reported it
   corrupted = 9,    // bytes were changed, repeated or left out in transit: a tag did not fit
-  lossy = 10,  // packets are lost and retransmitted; only in verdicts, no path goes down for it
+  address_lost = 10,  // the local host lost the address of the connection
+  lossy = 11,  // packets are lost and retransmitted; only in verdicts, no path goes down for it
 };
 const char* to_string(DownCause cause);
+// Returns whether the observer's own host saw the failure of its NIC.
+constexpr bool direct(DownCause cause) {
+  return cause == DownCause::interface_down || cause == DownCause::carrier_lost ||
+         cause == DownCause::address_lost;
+}
 
 // The state of one path at one end, absolute within the incarnation.
 struct PathReport {

@@ -95,9 +95,21 @@ void FaultReporter::on_path_event(const PathEvent& event) {
   reports_.push_back(std::move(report));
 }
 
+// Returns whether the NICs of this host are the cause that the peer is out of reach. Each of them
+// has a verdict of its own.
+bool FaultReporter::is_cut_off_here(Rank peer) const {
+  bool any = false;
+  for (const Path* path : engine_.link(peer)->paths()) {
+    if (path->spec.control_only || path->spec.relay) continue;
+    if (!direct(path->history.cause)) return false;
+    any = true;
+  }
+  return any;
+}
+
 void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
   std::erase_if(reports_, [&](const Report& report) { return report.observation.peer == peer; });
-  if (end == PeerEnd::goodbye) return;
+  if (end == PeerEnd::goodbye || (end == PeerEnd::cut_off && is_cut_off_here(peer))) return;
   Observation o;
   o.observer = engine_.self();
   o.peer = peer;

@@ -75,6 +75,7 @@ class FaultReporter {
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
   void add(const Verdict& verdict);
+  bool is_cut_off_here(Rank peer) const;
   Rank localising_rank(const std::vector<bool>& ended) const;
   void tell(const Report& report, Rank localiser, TimeNs now);
   void take_back(const Report& report, Rank localiser, TimeNs now);

@@ -35,13 +35,6 @@ constexpr TimeNs kEndInterval = 5 * kMillisecond;
 // The interval of pings on the other paths of a NIC in doubt.
 constexpr TimeNs kPingInterval = 100 * kMillisecond;
 
-std::optional<NicId> find_nic(const RankInfo& info, const std::string& name) {
-  for (size_t i = 0; i < info.nics.size(); ++i) {
-    if (info.nics[i].name == name) return NicId(static_cast<uint16_t>(i));
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, EngineOptions options)
@@ -83,7 +76,7 @@ DialGate& ProgressEngine::dial_gate(NicId nic, bool shm) {
 Status ProgressEngine::open() {
   auto all = transport().nics();
   if (!all.ok()) return all.status();
-  note_addresses(all.value());
+  (void)note_addresses(all.value());
   R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
   R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value()));
   if (options_.shm) listen_in_shared_memory();
@@ -301,13 +294,14 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
 
 void ProgressEngine::refresh_nics(TimeNs now) {
   read_nics_at_ = kNever;
+  nics_read_at_ = now;
   auto all = transport().nics();
   if (!all.ok()) {
     R2CCL_LOG(warn, "cannot read the state of the NICs: %s", all.status().message().c_str());
     read_nics_at_ = now + kNicsPause;
     return;
   }
-  note_addresses(all.value());
+  const std::vector<Address> lost = note_addresses(all.value());
   for (size_t i = 0; i < nics_.size(); ++i) {
     const auto found = std::find_if(all.value().begin(), all.value().end(),
                                     [&](const Nic& nic) { return nic.name == nics_[i].name; });
@@ -321,6 +315,7 @@ void ProgressEngine::refresh_nics(TimeNs now) {
       if (moved && !found->addresses.empty() && !advertise(i, *found)) {
         read_nics_at_ = now + kNicsPause;
       }
+      if (found->addresses.empty()) nics_[i].addresses.clear();  // the same one may come back
     } else {
       nics_[i].up = false;
     }
@@ -333,6 +328,9 @@ void ProgressEngine::refresh_nics(TimeNs now) {
       }
     }
   }
+  for (const auto& link : links_) {
+    if (link != nullptr && !lost.empty()) link->on_source_lost(lost);
+  }
 }
 
 // The engine handles notices to links itself. The observer gets all others.
@@ -340,6 +338,7 @@ void ProgressEngine::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const NoticeKind kind = bytes.empty() ? NoticeKind{} : static_cast<NoticeKind>(bytes[0]);
   if (kind == NoticeKind::drained) return on_drained(peer, bytes.subspan(1));
   if (kind == NoticeKind::address) return on_address(peer, bytes.subspan(1));
+  if (kind == NoticeKind::silent) return on_doubt(bytes.subspan(1));
   observer_->on_notice(peer, bytes);
 }
 
@@ -347,46 +346,6 @@ void ProgressEngine::on_notice(Rank peer, std::span<const std::byte> bytes) {
 void ProgressEngine::on_call(Rank peer, std::span<const std::byte> bytes) {
   const bool address = !bytes.empty() && static_cast<NoticeKind>(bytes[0]) == NoticeKind::address;
   if (address) on_address(peer, bytes.subspan(1));
-}
-
-void ProgressEngine::set_drained(NicId nic, bool drained) {
-  if (nic.value() >= nics_.size()) return;
-  if (drained_.contains(nic) != drained) {
-    R2CCL_LOG(info, "%s is %s", nics_[nic.value()].name.c_str(),
-              drained ? "taken out of service" : "back in service");
-  }
-  drained_.set(nic, drained);
-  std::vector<std::byte> body;
-  ByteWriter(body).put(drained_.bits());
-  for (const auto& link : links_) {
-    if (link == nullptr || link->peer_ended()) continue;
-    link->set_drained(drained_, link->drained_remote());
-    link->send_notice(make_notice(NoticeKind::drained, body));
-  }
-}
-
-void ProgressEngine::on_drained(Rank peer, std::span<const std::byte> body) {
-  ByteReader in(body);
-  const NicSet theirs(in.get<uint64_t>());
-  if (!in.bad()) links_[static_cast<size_t>(peer.value())]->set_drained(drained_, theirs);
-}
-
-std::optional<NicId> ProgressEngine::own_nic(Rank host, const std::string& nic) const {
-  const bool here = own_info().host == rank_table_[static_cast<size_t>(host.value())].host;
-  return here ? find_nic(own_info(), nic) : std::nullopt;
-}
-
-DrainTally ProgressEngine::tally_drain(Rank host, const std::string& nic) const {
-  const HostId& where = rank_table_[static_cast<size_t>(host.value())].host;
-  const NicId local = own_nic(host, nic).value_or(kNoNic);
-  DrainTally tally;
-  for (const auto& link : links_) {
-    if (link == nullptr) continue;
-    const RankInfo& peer = rank_table_[static_cast<size_t>(link->peer().value())];
-    const bool there = peer.host == where;
-    link->tally_drain(local, there ? find_nic(peer, nic).value_or(kNoNic) : kNoNic, tally);
-  }
-  return tally;
 }
 
 // Holds a NIC's queue against the paths that use the NIC.

@@ -4,8 +4,10 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -157,6 +159,12 @@ class ProgressEngine final : private LinkHost {
   DialGate& dial_gate(NicId nic, bool shm) override;
   std::vector<std::byte> address_notice(NicId nic) const override;
   std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const override;
+  void doubt_nics(TimeNs interval) override {
+    read_nics_at_ = std::min(read_nics_at_, nics_read_at_ + interval);
+  }
+  void on_silent(Rank peer) override;
+  void on_unreached(Rank peer, bool own, const std::string& why) override;
+  void on_reached(Rank peer) override;
   void wake(Rank peer) override { schedule_.mark(static_cast<size_t>(peer.value())); }
   void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }
   void on_path_event(const PathEvent& event) override;
@@ -177,10 +185,11 @@ class ProgressEngine final : private LinkHost {
   void reserve_places();
   static std::string describe_pair(const RankInfo& a, const RankInfo& b);
   void refresh_nics(TimeNs now);
-  void note_addresses(const std::vector<Nic>& all);
+  std::vector<Address> note_addresses(const std::vector<Nic>& all);
   void on_call(Rank peer, std::span<const std::byte> bytes);
   void on_drained(Rank peer, std::span<const std::byte> body);
   void on_address(Rank peer, std::span<const std::byte> body);
+  void on_doubt(std::span<const std::byte> body);
   bool advertise(size_t nic, const Nic& now);
   TimeNs look();
   void check_schedule() const;
@@ -227,8 +236,17 @@ class ProgressEngine final : private LinkHost {
   size_t unsent_links_ = 0;               // links that had unsent chunks after their last turn
   NicSet drained_;                        // subset of nics_
   TimeNs read_nics_at_ = kNever;          // set when they may have changed, or could not be read
-  ControlFrame last_frame_;               // to the peers, once this has halted
-  std::vector<std::byte> last_memory_;    // for its bytes
+  TimeNs nics_read_at_ = 0;
+  // By host: the ranks that this one does not reach because of it; of this host, those that it does
+  // not reach because of its own NICs.
+  struct Unreached {
+    std::set<Rank> ranks;
+    std::string name;
+    TimeNs since = 0;
+  };
+  std::map<HostId, Unreached> unreached_;
+  ControlFrame last_frame_;             // to the peers, once this has halted
+  std::vector<std::byte> last_memory_;  // for its bytes
   TimeNs halted_at_ = kNever;
   bool end_told_ = false;
   TimeNs last_pass_end_ = 0;

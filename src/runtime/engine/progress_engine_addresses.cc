@@ -11,11 +11,15 @@
 
 namespace r2ccl {
 
-void ProgressEngine::note_addresses(const std::vector<Nic>& all) {
-  own_addresses_.clear();
+// Returns the addresses that this host had before and has no more.
+std::vector<Address> ProgressEngine::note_addresses(const std::vector<Nic>& all) {
+  std::vector<Address> lost;
+  lost.swap(own_addresses_);
   for (const Nic& nic : all) {
     own_addresses_.insert(own_addresses_.end(), nic.addresses.begin(), nic.addresses.end());
   }
+  std::erase_if(lost, [&](const Address& each) { return has_address(own_addresses_, each); });
+  return lost;
 }
 
 // Every host has the loopback's, also link-local ones mean nothing beyond one link.
@@ -55,6 +59,7 @@ bool ProgressEngine::advertise(size_t nic, const Nic& now) {
 std::vector<std::byte> ProgressEngine::address_notice(NicId nic) const {
   if (nic == kNoNic || mutated(Mutant::old_address)) return {};
   const NicInfo info = make_nic_info(nics_[nic.value()], ports_[nic.value()]);
+  if (info.addresses.empty()) return {};
   std::vector<std::byte> body;
   ByteWriter out(body);
   out.put(nic.value());
@@ -88,6 +93,9 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
     if (id != nic && now == addresses_of(before, id)) continue;
     links_[static_cast<size_t>(peer.value())]->set_remote(id, now, info.nics[i].port);
   }
+  std::vector<Address> lost = before.nics[nic.value()].addresses;
+  std::erase_if(lost, [&](const Address& each) { return has_address(addresses, each); });
+  links_[static_cast<size_t>(peer.value())]->on_remote_lost(nic, lost);
 }
 
 }  // namespace r2ccl

@@ -57,8 +57,7 @@ Bytes state_of(uint64_t transmission, uint64_t version) {
   ControlFrame frame;
   frame.control_sequence = transmission;
   frame.version = version;
-  frame.paths.push_back(
-      {PathId(3), Incarnation(2), PathPhase::up, DownCause::none, 10, 12, 13});
+  frame.paths.push_back({PathId(3), Incarnation(2), PathPhase::up, DownCause::none, 10, 12, 13});
   Bytes state;
   encode_carried_state(frame, state);
   kTag.seal_state(state);

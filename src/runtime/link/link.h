@@ -80,6 +80,13 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void set_source(NicId local_nic, const std::vector<Address>& addresses) {
     paths_.set_source(local_nic, addresses);
   }
+  // Reports addresses that this host, or a NIC of the peer, has no more.
+  void on_source_lost(std::span<const Address> lost) { paths_.on_source_lost(lost); }
+  void on_remote_lost(NicId remote_nic, std::span<const Address> lost) {
+    paths_.on_remote_lost(remote_nic, lost);
+  }
+  // Asks whether the peer answers, which another rank doubts.
+  void doubt() { paths_.doubt(); }
   // Sets the NICs of this host and of the peer's that are out of service.
   void set_drained(NicSet local, NicSet remote) { paths_.set_drained(local, remote); }
   NicSet drained_remote() const { return paths_.drained_remote(); }

@@ -78,6 +78,15 @@ class LinkHost {
 
   // Returns whether this host has the address now, and not for itself alone as the loopback's.
   virtual bool is_own(const Address& address) const = 0;
+  // Some path carries nothing, and a change of this host's NICs may be the cause: reads them,
+  // unless they have been read in the last `interval`.
+  virtual void doubt_nics(TimeNs interval) = 0;
+  // Nothing comes from the peer: other ranks ask it too.
+  virtual void on_silent(Rank peer) = 0;
+  // Nothing reaches the peer, for so long that people should know; `own`: because of a NIC of this
+  // host. Or it is reached again.
+  virtual void on_unreached(Rank peer, bool own, const std::string& why) = 0;
+  virtual void on_reached(Rank peer) = 0;
 
   // Returns a way to a rank of a third host, which may relay to `peer`: that of `turn`, or of the
   // first later turn that has one; none: no other host is in reach.

@@ -43,13 +43,17 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   if (has_relay_ && (!carries || uses_relay() || is_cut_off(now))) seek_relay(now);
   dial(now);
   if (!events_.peer_ended()) {
-    const auto end =
+    auto end =
         liveness_.check({events_.peer_said_goodbye(), uses_relay() && events_.said_goodbye()},
                         detector_.silence(now), now);
+    if (end && end->end == PeerEnd::cut_off) {
+      if (const std::string why = why_unreached().why; !why.empty()) end->why += ": " + why;
+    }
     if (end) events_.on_peer_gone(*end);
   }
   choose_standby();
   if (uses_relay()) end_surplus_relay(now);
+  watch_reach(now);
 }
 
 TimeNs LinkPaths::next_timeout(TimeNs now) const {
@@ -348,6 +352,7 @@ void LinkPaths::check_invariants() const {
   scheduler_.check_invariants();
   liveness_.check_invariants();
   R2CCL_CHECK(shown_ <= in_use_ && in_use_ <= slots_.size());
+  R2CCL_CHECK(!unreached_ || silent_told_);
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Path& path = *slots_[i].path;
     R2CCL_CHECK(path.index == i);

@@ -130,6 +130,9 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void on_nic_change(NicId nic, bool usable, DownCause cause);
   void set_remote(NicId remote_nic, const std::vector<Address>& addresses, uint16_t port);
   void set_source(NicId local_nic, const std::vector<Address>& addresses);
+  void on_source_lost(std::span<const Address> lost);
+  void on_remote_lost(NicId remote_nic, std::span<const Address> lost);
+  void doubt();
   void set_drained(NicSet local, NicSet remote);
   NicSet drained_remote() const { return drained_remote_; }
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const;
@@ -169,6 +172,14 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void dial(TimeNs now);
   void hint(PathSlot& slot);
   void readdress(PathSlot& slot);
+  // link_paths_reach.cc
+  void lose_address(PathSlot& slot, DownCause cause, DownCause peer_cause, const std::string& why);
+  void watch_reach(TimeNs now);
+  struct Unreached {
+    bool own = false;  // because of a NIC of this host
+    std::string why;   // empty: not known
+  };
+  Unreached why_unreached() const;
   bool may_open(const Path& path, TimeNs now) const;
   bool is_first_dial(const Path& path) const;
   bool leads_here(const PathSpec& spec, const Address& remote) const;
@@ -230,7 +241,9 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   FailureDetector detector_;
   PathScheduler scheduler_;
   PeerLiveness liveness_;
-  bool wants_data_ = false;  // stays true
+  bool wants_data_ = false;   // stays true
+  bool silent_told_ = false;  // other ranks ask the peer, too
+  bool unreached_ = false;    // the host has been told that nothing reaches the peer
   // Every connected path has the connections that it needs, and has shown that they work. While
   // this is true, settle() has nothing to do.
   bool settled_ = false;

@@ -28,6 +28,7 @@ enum class NoticeKind : uint8_t {
   view = 14,          // a ViewMessage; subject: the context and the message's type
   host_report = 15,   // to the lowest living rank: a HostReport of the NICs of the sender's host
   costs = 16,         // to rank 0: the sender's times of the patterns; from rank 0: the costs
+  silent = 17,        // nothing comes from a rank, so ask it too; subject: the rank
 };
 
 // A newer notice of the same kind and `subject` replaces an older one. Each kind defines its

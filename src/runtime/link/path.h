@@ -163,6 +163,13 @@ class Path final : public PathEnd, private FrameReader::Owner {
   void send_control(ControlFrame& frame);
   TimeNs data_unanswered() const override;
   TimeNs control_unanswered() const override;
+  // Return the addresses of its connections; of family none when there are none.
+  Address local_address() const {
+    return control_ ? control_->connection().local().address : Address{};
+  }
+  Address remote_address() const {
+    return control_ ? control_->connection().remote().address : Address{};
+  }
   uint64_t control_received() const { return control_ ? control_->frames_received() : 0; }
 
   // Reads the kernels' counters of both connections, if they may have changed since the last time.

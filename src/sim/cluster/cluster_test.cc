@@ -358,6 +358,77 @@ TEST(Cluster, APathWhoseEndsHealMinutesApartIsUsedSoonAfterTheSecond) {
                                         cluster.now() + 6 * kSecond));
 }
 
+// The address changes under the only path, with the link up: no end of a connection is told, and
+// perhaps no change of a NIC either. The job waits for as long as the host has no address.
+void expect_goes_on_with_another_address(int moved, bool told, TimeNs without) {
+  const std::string where = "host " + std::to_string(moved) + (told ? ", told" : ", untold");
+  ClusterOptions options;
+  options.hosts = 2;
+  options.nics = 1;
+  options.management = false;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  if (!told) cluster.node(moved).host->lose_nic_events();
+  Job job(cluster, 8192);
+  job.start(1000);
+  cluster.world().run_for(20 * kMillisecond);
+  ASSERT_FALSE(job.finished());
+  SimNic& nic = cluster.nic(moved, 0);
+  Address address = nic.addresses.front();
+  address.bytes[3] = 77;
+  cluster.fabric().set_addresses(nic, {});
+  cluster.world().run_for(without);
+  cluster.fabric().set_addresses(nic, {address});
+  EXPECT_TRUE(
+      cluster.world().run_until([&] { return cluster.all_paths_up(); }, cluster.now() + kSecond))
+      << where;
+  run(cluster, job, 10 * kSecond);
+  cluster.world().run_for(2 * kSecond);
+  for (const int rank : {0, 1}) {
+    const auto& verdicts = cluster.node(rank).fault_reporter().verdicts();
+    EXPECT_EQ(std::ranges::count(verdicts, DownCause::address_lost, &Verdict::kind), 1) << where;
+    for (const Verdict& verdict : verdicts) {
+      if (verdict.scope == Scope::pair) continue;  // its connection, which was opened anew
+      EXPECT_EQ(verdict.faulty.host, static_cast<uint32_t>(moved)) << where;
+      EXPECT_EQ(verdict.kind, DownCause::address_lost) << where;
+    }
+  }
+}
+
+TEST(Cluster, AHostWhoseOnlyNicGetsAnotherAddressGoesOnWithinASecond) {
+  for (const int moved : {0, 1}) {
+    for (const bool told : {true, false}) {
+      expect_goes_on_with_another_address(moved, told, 0);
+      expect_goes_on_with_another_address(moved, told, 3 * kSecond);
+    }
+  }
+}
+
+// Both ends find that nothing passes, at the same time and for the same reason.
+TEST(Cluster, TheBoundOfAHostWithoutAnAddressHoldsOnBothEnds) {
+  for (const int moved : {0, 1}) {
+    ClusterOptions options;
+    options.hosts = 2;
+    options.nics = 1;
+    options.management = false;
+    options.link.cutoff = 5 * kSecond;
+    Cluster cluster(options);
+    ASSERT_TRUE(cluster.connect());
+    Job job(cluster, 8192);
+    job.start(1000);
+    cluster.world().run_for(20 * kMillisecond);
+    job.abandon();
+    cluster.fabric().set_addresses(cluster.nic(moved, 0), {});
+    cluster.world().run_for(options.link.cutoff + kSecond);
+    for (const int rank : {0, 1}) {
+      EXPECT_FALSE(cluster.node(rank).runtime->failure().ok()) << moved << ", rank " << rank;
+      for (const Verdict& verdict : cluster.node(rank).fault_reporter().verdicts()) {
+        EXPECT_EQ(verdict.faulty.host, static_cast<uint32_t>(moved)) << ", rank " << rank;
+      }
+    }
+  }
+}
+
 // No path is left to tell the peer the new address, and the peer, which opens the paths, dials the
 // old address for ever.
 TEST(Cluster, AHostWhoseOnlyNicComesBackWithAnotherAddressCallsItsPeers) {

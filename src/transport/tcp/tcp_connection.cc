@@ -119,6 +119,8 @@ ConnectionInfo TcpConnection::info() const {
   tcp_info kernel{};
   socklen_t length = sizeof kernel;
   if (getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &kernel, &length) != 0) return {};
+  // Where no route leaves from the source, nothing is in flight, and bytes wait unsent.
+  const bool owed = kernel.tcpi_unacked > 0 || kernel.tcpi_notsent_bytes > 0;
   return {.smoothed_rtt_ns = static_cast<TimeNs>(kernel.tcpi_rtt) * kMicrosecond,
           .least_rtt_ns = static_cast<TimeNs>(kernel.tcpi_min_rtt) * kMicrosecond,
           .unsent_bytes = kernel.tcpi_notsent_bytes,
@@ -132,8 +134,7 @@ ConnectionInfo TcpConnection::info() const {
           .unlimited_bytes_per_ns = kernel.tcpi_delivery_rate_app_limited != 0
                                         ? static_cast<double>(kernel.tcpi_delivery_rate) / kSecond
                                         : 0,
-          .unanswered_ns =
-              unanswered_time(kernel.tcpi_unacked > 0, kernel.tcpi_last_ack_recv * kMillisecond)};
+          .unanswered_ns = unanswered_time(owed, kernel.tcpi_last_ack_recv * kMillisecond)};
 }
 
 }  // namespace r2ccl
