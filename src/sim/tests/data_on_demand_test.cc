@@ -76,6 +76,27 @@ class Transfer {
   bool received_ = false;
 };
 
+// Its chunks would be the smallest ones, because no path had a measured rate yet.
+TEST(DataOnDemand, TheFirstMessageIsCutNoFinerThanTheNextOne) {
+  Cluster cluster(options_of(2, 2));
+  ASSERT_TRUE(cluster.connect());
+  const auto frames = [&] {
+    uint64_t sum = 0;
+    for (const Path* path : link_of(cluster, 0, 1).paths()) sum += path->model.frames_sent();
+    return sum;
+  };
+  uint64_t of_message[2] = {};
+  for (uint64_t& each : of_message) {
+    const uint64_t before = frames();
+    Transfer transfer(cluster, 0, 1, 1024 * 1024);
+    transfer.send();
+    transfer.receive();
+    ASSERT_TRUE(transfer.arrives(5 * kSecond));
+    each = frames() - before;
+  }
+  EXPECT_LT(of_message[0], 2 * of_message[1]);
+}
+
 TEST(DataOnDemand, ARingOpensTwoLinksOfEachRank) {
   Cluster cluster(options_of(16, 2));
   ASSERT_TRUE(cluster.connect());
