@@ -14,14 +14,6 @@ constexpr TimeNs kPingInterval = 5 * kMillisecond;
 constexpr TimeNs kPingIntervalMax = 200 * kMillisecond;
 constexpr TimeNs kControlMargin = 10 * kMillisecond;
 constexpr TimeNs kControlMarginUnknown = 200 * kMillisecond;
-// A path may stay suspect this long without a sign of life while the peer is alive elsewhere.
-constexpr TimeNs kSilentAfter = 100 * kMillisecond;
-constexpr TimeNs kStalledAfter = 400 * kMillisecond;
-// A connection whose packets were lost for this long waits longer still, because TCP doubles its
-// timer. A new connection need not.
-constexpr TimeNs kUnacknowledgedAfter = 300 * kMillisecond;
-// The last usable path does not become suspect; it fails only after this.
-constexpr TimeNs kLastPathPatience = 500 * kMillisecond;
 // A peer that answers nothing may be stopped; then its kernel answers. The detector asks the kernel
 // soon, because new connections work as soon as the network does, while TCP waits ever longer.
 // Later the detector asks less often.
@@ -33,8 +25,6 @@ constexpr TimeNs kSilentHeartbeats = 3;
 // a clock step.
 constexpr TimeNs kRoundTripMax = 1 * kSecond;
 constexpr TimeNs kCompensatedSilence = 25 * kMillisecond;
-// After a silence of this length connections wait for TCP's timer.
-constexpr TimeNs kSilence = 100 * kMillisecond;
 // The sender of a casual ping does not wait for its pong, but a pong later than this counts as
 // missed.
 constexpr TimeNs kCasualMissed = 100 * kMillisecond;
@@ -50,7 +40,7 @@ bool is_unacknowledged(const PathEnd& path, TimeNs now) {
   const TimeNs unanswered = path.data_unanswered();
   if (unanswered == kNever) return false;
   const TimeNs waiting = now - path.model.outstanding().front().sent_at;
-  return std::min(unanswered, waiting) > kUnacknowledgedAfter;
+  return std::min(unanswered, waiting) > limits::kPathUnacknowledgedAfter;
 }
 
 }  // namespace
@@ -91,7 +81,7 @@ bool FailureDetector::on_frame(TimeNs now) {
 }
 
 void FailureDetector::on_silence_ended(TimeNs now) {
-  if (unheard(now) > kSilence) silence_ended_at_ = now;
+  if (unheard(now) > limits::kPathSilentAfter) silence_ended_at_ = now;
 }
 
 void FailureDetector::compensate_pause(TimeNs duration, TimeNs now) {
@@ -159,7 +149,7 @@ void FailureDetector::check_up(PathEnd& path, TimeNs now) {
   if (!proof || path.control_only) return;
   if (is_last(path) && !mutated(Mutant::tune_last_path)) {
     const TimeNs since = data_proof ? overdue : missed;
-    if (evidence_at_ < since + kLastPathPatience) return;
+    if (evidence_at_ < since + limits::kLastPathPatience) return;
     return actions_.fail(path, DownCause::silent, "the last path is silent", now);
   }
   actions_.suspect(path, data_proof ? "data" : "control stream",
@@ -175,16 +165,16 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
   const bool kernel_answers = path.health.kernel_answered_at >= since;
   if (!kernel_answers) actions_.probe_kernel(path, now);
   ping_suspect(path, pong, now);
-  const TimeNs pings_from = since + kSilentAfter / 2;
+  const TimeNs pings_from = since + limits::kPathSilentAfter / 2;
   const bool peer_alive = evidence_at_ > pings_from || mutated(Mutant::accuse_sleepers);
-  if (!peer_alive || now - since < kSilentAfter) return;
+  if (!peer_alive || now - since < limits::kPathSilentAfter) return;
   // A slow path is not dead: one whose data still trickles has more time.
   const bool trickles = path.model.last_delivery_at() > since;
   const bool sign_of_life =
       (kernel_answers || pong || trickles) && !mutated(Mutant::tune_sign_of_life);
   const TimeNs bound = is_unacknowledged(path, now) && !mutated(Mutant::tune_unacknowledged)
-                           ? kSilentAfter
-                           : kStalledAfter;
+                           ? limits::kPathSilentAfter
+                           : limits::kPathStalledAfter;
   if (sign_of_life && now - std::max(since, path.model.last_delivery_at()) < bound) return;
   actions_.fail(
       path, sign_of_life ? DownCause::stalled : DownCause::silent,
@@ -193,7 +183,7 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
 
 void FailureDetector::ping_suspect(PathEnd& path, bool pong, TimeNs now) {
   // Evidence counts from this time on, so the detector does not ask an idle peer before.
-  const TimeNs pings_from = path.state.since() + kSilentAfter / 2;
+  const TimeNs pings_from = path.state.since() + limits::kPathSilentAfter / 2;
   const bool not_pinged = path.health.pings.empty() && !pong;
   // While chunks wait, the state that comes with each pong may end the suspicion.
   const bool chunks_wait = !path.model.outstanding().empty();
@@ -273,7 +263,7 @@ TimeNs FailureDetector::silence(TimeNs now) const {
 TimeNs FailureDetector::reconnect_interval(TimeNs now) const {
   const auto usable =
       std::ranges::count_if(paths_, [](const PathEnd* path) { return path->carries(); });
-  const TimeNs least = usable > 1 ? kReconnectMin : kLastPathPatience;
+  const TimeNs least = usable > 1 ? kReconnectMin : limits::kLastPathPatience;
   return std::max(least, std::min(unheard(now) / 2, kReconnectMax));
 }
 
@@ -330,7 +320,7 @@ TimeNs FailureDetector::next_timeout(TimeNs now) const {
 }
 
 TimeNs FailureDetector::kernel_answer_bound(const PathEnd& path) {
-  return kSilentAfter + 4 * path.health.round_trip;
+  return limits::kPathSilentAfter + 4 * path.health.round_trip;
 }
 
 void FailureDetector::check_invariants() const {

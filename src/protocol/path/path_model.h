@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/fifo.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "protocol/delivery/send_ledger.h"
 #include "protocol/path/peer_clock.h"
 
@@ -57,7 +58,7 @@ class PathModel {
  public:
   // More than the largest MTU, and enough to tell a slow path's time from scheduling noise.
   static constexpr uint64_t kProbeBytes = 16 * 1024;
-  static constexpr double kRateInitial = 0.03;  // 30 MB/s, until some path has shown a rate
+  static constexpr double kRateInitial = limits::kRateInitial;
 
   // Starts a fresh connection with nothing outstanding. Keeps the rate of earlier connections.
   void reset();
@@ -219,13 +220,12 @@ class PathModel {
   TimeNs guessed_elapsed_ = kNever;
   uint64_t guessed_bytes_ = 0;
   TimeNs deviation_ = 0;
-  uint64_t deviations_ = 0;           // that it was learned from
-  uint64_t window_ = kWindowInitial;  // > 0, <= kWindowBytesMax
-  size_t nic_paths_ = 1;              // >= 1
+  uint64_t deviations_ = 0;                        // that it was learned from
+  uint64_t window_ = limits::kWindowBytesInitial;  // > 0, <= kWindowBytesMax
+  size_t nic_paths_ = 1;                           // >= 1
 
   static constexpr TimeNs kDelayInitial = 1 * kMillisecond;
   static constexpr TimeNs kTrialWaitMin = 250 * kMillisecond;
-  static constexpr uint64_t kWindowInitial = 128 * 1024;
   static constexpr uint64_t kDeviations = 16;
   // The sender probes a path below this share of the best while it is idle.
   static constexpr double kSlowShare = 0.75;

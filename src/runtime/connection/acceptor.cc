@@ -8,7 +8,6 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kShortagePause = 100 * kMillisecond;
 constexpr int kAcceptsPerTurn = 64;
 // The time for each kind of work in one pass: pending connections must not delay the paths that are
 // up.
@@ -142,7 +141,7 @@ void Acceptor::accept_from(ListenSocket& listen_socket) {
     const int error = listen_socket.listener().accept_error();
     if (error == 0) return;
     R2CCL_LOG(warn, "%s", system_error("cannot accept connections", error).message().c_str());
-    if (!limiter_.shrink(now)) return listen_socket.pause(now + kShortagePause);
+    if (!limiter_.shrink(now)) return listen_socket.pause(now + limits::kShortagePause);
     evict_surplus();
   }
 }
@@ -197,7 +196,7 @@ void Acceptor::progress(TimeNs now) {
   });
   for (const auto& listen_socket : listen_sockets_) {
     if (now < listen_socket->paused_until()) continue;
-    if (!listen_socket->open().ok()) listen_socket->pause(now + kShortagePause);
+    if (!listen_socket->open().ok()) listen_socket->pause(now + limits::kShortagePause);
   }
 }
 

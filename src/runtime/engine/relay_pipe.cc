@@ -10,9 +10,6 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t kWindowMin = 16 * 1024;
-// Until a NIC has shown its rate, as for a new path.
-constexpr double kRateInitial = 0.03;
 // No event tells that the kernel has acknowledged bytes: the pipe looks. It looks often while bytes
 // wait for that.
 constexpr TimeNs kBlockedInterval = kMillisecond / 4;
@@ -47,8 +44,8 @@ uint64_t RelayPipe::window(const NicQueue& queue, TimeNs min_rtt) {
   const auto busy = static_cast<TimeNs>(std::max<size_t>(queue.busy_paths(), 1));
   const TimeNs time = 2 * min_rtt + limits::kWindowDuration / busy;
   const auto bytes =
-      static_cast<uint64_t>((known > 0 ? known : kRateInitial) * static_cast<double>(time));
-  return std::clamp(bytes, kWindowMin, limits::kWindowBytesMax);
+      static_cast<uint64_t>((known > 0 ? known : limits::kRateInitial) * static_cast<double>(time));
+  return std::clamp(bytes, limits::kWindowBytesMin, limits::kWindowBytesMax);
 }
 
 // Small rests do not count: each read and write costs a system call.
