@@ -229,15 +229,18 @@ uint64_t reduction_among_hosts_ns(const PlanKey& key, Algorithm algorithm, uint6
   return forest_ns(algorithm, bytes, slow, costs, forest_limits(key, limits));
 }
 
-constexpr std::array kReductionsAmongHosts{Algorithm::recursive_doubling,
-                                           Algorithm::halving_doubling,
-                                           Algorithm::ring,
-                                           Algorithm::direct,
-                                           Algorithm::nested,
-                                           Algorithm::recursive_split,
-                                           Algorithm::split,
-                                           Algorithm::leaf,
-                                           Algorithm::packed};
+// The first one is for hosts of several ranks; each of the others also reduces among hosts.
+constexpr std::array kReductions{Algorithm::hierarchical,
+                                 Algorithm::recursive_doubling,
+                                 Algorithm::halving_doubling,
+                                 Algorithm::ring,
+                                 Algorithm::direct,
+                                 Algorithm::nested,
+                                 Algorithm::recursive_split,
+                                 Algorithm::split,
+                                 Algorithm::leaf,
+                                 Algorithm::packed};
+constexpr std::span kReductionsAmongHosts = std::span(kReductions).subspan<1>();
 
 // The facts of a call that its time depends on.
 class Prediction {
@@ -416,16 +419,6 @@ Algorithm reduction_among_leaders(const PlanKey& key, const PlanLimits& limits) 
 
 std::span<const Algorithm> algorithms_of(const PlanKey& key, const PlanLimits& limits) {
   // A call that cannot have the first ones has the rest.
-  static constexpr std::array kReductions{Algorithm::hierarchical,
-                                          Algorithm::recursive_doubling,
-                                          Algorithm::halving_doubling,
-                                          Algorithm::ring,
-                                          Algorithm::direct,
-                                          Algorithm::nested,
-                                          Algorithm::recursive_split,
-                                          Algorithm::split,
-                                          Algorithm::leaf,
-                                          Algorithm::packed};
   static constexpr std::array kBroadcasts{Algorithm::halving_doubling, Algorithm::ring};
   static constexpr std::array kGathers{Algorithm::hierarchical, Algorithm::recursive_doubling,
                                        Algorithm::direct, Algorithm::ring};
