@@ -55,7 +55,7 @@ class TorchJob:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def read_more(self):
-        """Adds what rank 0 has recorded since the last time."""
+        """Adds the records of rank 0 since the last time."""
         path = self.directory / "record.0"
         if not path.exists():
             return

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/msccl_plan.py: plans of algorithms in the XML of MSCCL, and what is wrong with others.
+"""scripts/msccl_plan.py: plans of algorithms in the XML of MSCCL, and the errors of others.
 That the plans are proved, tests/process/plan_test.py shows."""
 
 import argparse

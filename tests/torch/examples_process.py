@@ -15,7 +15,7 @@ COMMAND = os.environ.get("R2CCL", str(ROOT / "build/r2ccl"))
 
 
 def run(*command, limit_s=200):
-    """Returns what the command wrote. Fails the test with it when the command fails."""
+    """Returns the output of the command. Fails the test with it when the command fails."""
     process = subprocess.Popen([sys.executable, "-B", *map(str, command)], text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:

@@ -10,7 +10,7 @@
 #include "plan/analysis/checker.h"
 #include "plan/holdings.h"
 #include "plan/plan.h"
-#include "plan/tiny_plans.h"
+#include "testing/tiny_plans.h"
 
 namespace r2ccl::blocks {
 namespace {

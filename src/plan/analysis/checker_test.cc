@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plan/algorithms.h"
-#include "plan/tiny_plans.h"
+#include "testing/tiny_plans.h"
 
 namespace r2ccl {
 namespace {

@@ -12,8 +12,8 @@
 #include "plan/analysis/checker.h"
 #include "plan/analysis/floor.h"
 #include "plan/cost_model.h"
-#include "plan/hosts/random_rails.h"
-#include "plan/tiny_plans.h"
+#include "testing/random_rails.h"
+#include "testing/tiny_plans.h"
 
 namespace r2ccl {
 namespace {

@@ -13,7 +13,7 @@
 #include "plan/analysis/checker.h"
 #include "plan/plan.h"
 #include "plan/text/plan_text.h"
-#include "plan/tiny_plans.h"
+#include "testing/tiny_plans.h"
 
 namespace r2ccl::rank_order {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plan/analysis/floor.h"
-#include "plan/hosts/random_rails.h"
+#include "testing/random_rails.h"
 
 namespace r2ccl {
 namespace {

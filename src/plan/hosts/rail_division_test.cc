@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "plan/hosts/random_rails.h"
+#include "testing/random_rails.h"
 
 namespace r2ccl {
 namespace {

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "protocol/diagnosis/fault_localiser.h"
-#include "protocol/diagnosis/fault_localiser_evidence.h"
+#include "testing/fault_localiser_evidence.h"
 #include "testing/fuzz.h"
 
 namespace r2ccl {

@@ -1,7 +1,7 @@
 // Reports that accuse no NIC: the other end excuses them, or their observer takes them back.
 #include <gtest/gtest.h>
 
-#include "protocol/diagnosis/fault_localiser_evidence.h"
+#include "testing/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <initializer_list>
 
-#include "protocol/diagnosis/fault_localiser_evidence.h"
+#include "testing/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "protocol/diagnosis/fault_localiser_evidence.h"
+#include "testing/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {

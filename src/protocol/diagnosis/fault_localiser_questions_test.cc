@@ -1,7 +1,7 @@
 // The number of requests that the localiser sends for a fault, for any number of hosts.
 #include <gtest/gtest.h>
 
-#include "protocol/diagnosis/fault_localiser_evidence.h"
+#include "testing/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "protocol/diagnosis/fault_localiser_evidence.h"
+#include "testing/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/diagnosis/fault_localiser_evidence.h"
+#include "testing/fault_localiser_evidence.h"
 
 namespace r2ccl {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/limits.h"
-#include "protocol/path/link_world.h"
+#include "testing/link_world.h"
 
 namespace r2ccl::link_world {
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
-#include "protocol/path/link_world.h"
+#include "testing/link_world.h"
 
 namespace r2ccl::link_world {
 namespace {

@@ -2,7 +2,7 @@
 //
 // The explorer follows orders that lead to the same state only once from there on. So it covers
 // lengths at which it could not run each order by itself.
-#include "protocol/path/link_world.h"
+#include "testing/link_world.h"
 
 #include <gtest/gtest.h>
 

@@ -198,7 +198,7 @@ void RankViews::watch_nics(TimeNs now) {
   report(now);
 }
 
-// Tells the coordinator what has changed.
+// Tells the coordinator the changes.
 void RankViews::report(TimeNs now) {
   HostReport report{filter_.reported(now), slow_by_rail()};
   const Rank to = coordinator();
@@ -229,7 +229,7 @@ void RankViews::begin_window(TimeNs now) {
   }
 }
 
-// Returns what each NIC has done since the window began. A NIC whose bytes are mostly those of
+// Returns the work of each NIC since the window began. A NIC whose bytes are mostly those of
 // other communicators counts as idle: their receivers are not known here.
 std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
   constexpr double kMost = 0.9;

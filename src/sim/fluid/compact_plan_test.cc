@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "plan/tiny_plans.h"
 #include "sim/fluid/fluid_plan.h"
+#include "testing/tiny_plans.h"
 
 namespace r2ccl::sim {
 namespace {

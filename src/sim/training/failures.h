@@ -54,7 +54,7 @@ struct TraceOutcome {
   double iteration_s = 0;   // the mean time between stalls for the work of a healthy iteration
 };
 
-// Returns what the strategy keeps over the trace. A failure during a pause makes it longer.
+// Returns the share that the strategy keeps over a trace. A failure during a pause makes it longer.
 Result<TraceOutcome> run_trace(TrainingTimes& times, const FailureTrace& trace, Strategy strategy,
                                const FailureCosts& costs);
 
