@@ -25,8 +25,8 @@ FUNCTION_END = re.compile(f"({CALL}[^;=]*?{BLOCK})(?!\\s*[;,{BLOCK}])")
 
 
 def flatten(body):
-    """Returns the body with CALL and BLOCK for what stands in parentheses and braces, and without
-    template arguments."""
+    """Returns the body with CALL for parentheses, BLOCK for braces, and without template
+    arguments."""
     body = re.sub(r"\boperator\s*(?:\(\s*\)|[^\w\s(]+)", "operator_", LABEL.sub(" ", body))
     for inner, outer in ((r"\([^(){}]*\)", CALL), (r"\{[^(){}]*\}", BLOCK)) * 100:
         body = re.sub(inner, outer, body)

@@ -121,7 +121,7 @@ class Memory:
 
     def region(self, place, count, elements):
         """Returns the elements of the chunks, of the output where they are part of it: plans do not
-        write what is input alone."""
+        write the input."""
         if place >= self.user:
             name, first = "scratch", place - self.user
         elif self.output_at <= place and place + count <= self.output_at + self.output:
@@ -225,7 +225,7 @@ class Pieces:
         return self.values.added_by.get((receiver, piece[0]), (receiver, piece[0]))
 
     def turns(self):
-        """Returns the turn of each (message, piece) among those from its sender to its receiver."""
+        """Returns the turn of each (message, piece) among its sender's to its receiver."""
         pairs = collections.defaultdict(list)
         for message, (sender, receiver) in enumerate(self.messages):
             for i, piece in enumerate(self.of[message]):
@@ -238,10 +238,10 @@ class Pieces:
 
 @dataclasses.dataclass
 class Draft:
-    """A step of the plan, with what decides its place in the list."""
+    """A step of the plan, with the keys of its place in the list."""
     kind: str
-    user: Step  # whose accesses to memory these are
-    part: int   # of the user: what it receives comes before what it sends
+    user: Step  # the step of the algorithm
+    part: int   # the user receives before it sends
     count: int  # chunks
     reads: int = None   # the first places
     writes: int = None
@@ -285,7 +285,7 @@ class RankPlan:
         return self.ended[second][first.block] > first.number
 
     def add(self, step):
-        sum_at = self.end  # of rrs, whose sum has no place in the algorithm
+        sum_at = self.end  # a step rrs has no place for its sum in the algorithm
         if step.type == "rrs":
             self.end += step.count
         if step.does("r"):

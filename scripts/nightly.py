@@ -10,7 +10,7 @@ seeds that no fixed test has, also by the hash, until the 4 minutes are over.
 
 The table is the memory of which slice ran when. While somebody keeps it (its newest row is not two
 days older than the commit), the slice that ran longest ago is due, and the hash decides among equals:
-so ten runs cover all. Where nobody keeps it, the hash picks one of all, which leaves gaps. Without
+so ten runs cover all. Otherwise the hash picks one of all, which leaves gaps. Without
 git, the time takes the place of the hash.
 """
 
@@ -29,7 +29,7 @@ BUDGET_S = 240
 KEPT_DAYS = 2
 BEGIN, END = "<!-- slices: written by scripts/nightly.py -->", "<!-- end of slices -->"
 HEAD = ("| slice | steps | last run, UTC | commit | result | seconds |", "|---|---|---|---|---|---|")
-CONDITIONS = 24  # of bench/conditions.py
+CONDITIONS = 24  # bench/conditions.py has so many
 MUTANT_PIECES = 96
 # Programs of the unit tests that the CI builds with sanitizers alone.
 UNIT_PIECES = (("base", "protocol"), ("plan", "transport"), ("runtime",), ("job", "corpus"))
@@ -50,7 +50,7 @@ def slices(number):
         "collectives": (steps("collective_fault"),),
         "mismatches": (steps("mismatches"),),
         "simulation": (steps("asan_sim"),),
-        # In release, with those that take long.
+        # In release, the long cases too.
         "units": (steps(*(f"unit_{name}" for name in programs)),),
         "lab": ("python3 -B bench/conditions.py --r2ccl build/r2ccl --only "
                 f"{number % CONDITIONS}",

@@ -46,7 +46,7 @@ class Config:
 class Script:
     """Commands that pass or fail as a whole; each counts as one test."""
     commands: tuple
-    targets: tuple = ()  # of the release build, which the commands need
+    targets: tuple = ()  # the commands need these of the release build
 
 
 def command(line):
@@ -101,7 +101,7 @@ STEPS = {
     "slice": script("python3 -B scripts/nightly.py --write"),
 }
 
-# The unit tests of one program, with those that take long.
+# The unit tests of one program, the long cases too.
 PROGRAMS = ("base", "protocol", "plan", "transport", "runtime", "sim", "tools", "job", "corpus")
 STEPS |= {f"unit_{name}": release("-R", rf"^(long_)?{name}_test\.", targets=(f"{name}_test",))
           for name in PROGRAMS}

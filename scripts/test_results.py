@@ -1,4 +1,4 @@
-"""The results of tests, for scripts/run-tests.py: what ctest and GoogleTest write in XML, summed up."""
+"""Sums up the XML of ctest and GoogleTest for scripts/run-tests.py."""
 
 import dataclasses
 import pathlib
@@ -6,7 +6,7 @@ import re
 import shlex
 import xml.etree.ElementTree
 
-OUTPUT_LINES = 25  # of a failed test, repeated at the end
+OUTPUT_LINES = 25  # a failed test's last ones are repeated at the end
 
 
 @dataclasses.dataclass
@@ -67,7 +67,7 @@ def read_cases(path, shard, build_dir, prefix):
 
 
 def read_end(output, shard, build_dir, prefix):
-    """Counts the cases of a GoogleTest program that ended in the middle, by what it printed."""
+    """Counts the cases of a GoogleTest program that ended in the middle, by its output."""
     tally = Tally(passed=len(re.findall(r"^\[       OK \] ", output, re.MULTILINE)))
     for name in re.findall(r"^\[  FAILED  \] (\S+) \(\d+ ms\)", output, re.MULTILINE):
         tally.fail(f"{name}: {case_alone(build_dir, prefix, shard, name)}")
@@ -110,7 +110,7 @@ def read_junit(path, build_dir, prefix=(), began=0):
             tally.skipped += 1
         elif is_shard(case) and skip is None:
             cases = pathlib.Path(path).parent / "gtest" / f"{name}.xml"
-            written = cases.exists() and cases.stat().st_mtime >= began - 1  # of a coarse clock
+            written = cases.exists() and cases.stat().st_mtime >= began - 1  # file times may be coarse
             tally.add(read_shard(case, cases if written else None, build_dir, prefix))
         elif case.get("status") == "run":
             tally.passed += 1

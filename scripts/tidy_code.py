@@ -89,7 +89,7 @@ def names_in_comments(files):
                               f"{name} does not exist")
 
 
-# Words that docs/glossary.md has replaced, and those that stand for them now. Identifiers and the
+# Words that docs/glossary.md has replaced, and today's words. Identifiers and the
 # names of fields (lane_rtt_ms) keep theirs.
 OLD_WORDS = {"lane": "control stream", "card": "rank info", "permission": "credit"}
 OLD_WORD = re.compile(r"(?<![\w.-])(lane|card|permission)s?(?![\w.])", re.IGNORECASE)
@@ -118,8 +118,8 @@ def old_words(file):
 
 
 def unused_dependencies(files):
-    """A folder includes headers of each folder that CMake lets it use. That of main.cc links what
-    its commands are made of."""
+    """A folder includes headers of each folder that CMake lets it use. The folder of main.cc links
+    the parts of its commands."""
     headers = {file.path for file in files if file.path.endswith(".h")}
     used = {}
     for file in files:

@@ -100,7 +100,7 @@ def reason_of(error):
         return None
     try:
         text = " ".join(str(error).split())
-    except Exception:  # of the program's own class
+    except Exception:  # a class of the program's own may raise here
         text = ""
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")
 

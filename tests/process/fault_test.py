@@ -19,7 +19,7 @@ import network_lab
 import program
 from network_lab import lab
 
-DURATION_S = 1_000_000  # of a job, beyond all steps of a clock: the test ends it
+DURATION_S = 1_000_000  # a job's, beyond all steps of a clock: the test ends it
 PATIENCE_S = 60  # for an event: an idle machine needs a second, and simulations hold the bounds
 CARRIES_BYTES = 500_000  # more than probes and greetings
 OPERATIONS_DURING_FAULT = 5

@@ -20,7 +20,7 @@ import program
 from network_lab import NAME, lab
 
 PORT = 7777
-PATIENCE_S = 60  # for what a busy machine does late
+PATIENCE_S = 60  # a busy machine does things late
 
 # Runs inside a host: answers every datagram on every network and records each one.
 ECHO_SERVER = """

@@ -179,7 +179,7 @@ def no_standard_streams():
 
 
 def standard_stream(number):
-    """Returns what the descriptor is, or None."""
+    """Returns the name of the descriptor's file, or None."""
     try:
         return os.readlink(f"/proc/self/fd/{number}")
     except OSError:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Harmless networks. A peer's address does not say who answers there: NICs have several addresses,
+"""Harmless networks. A peer's address does not identify it: NICs have several addresses,
 every host has one address, several NICs are on one switch, a firewall begins to refuse. Jobs start,
 no rank counts as dead, and a line names each NIC that does not serve. Runs in network namespaces;
 prints SKIPPED and exits with 77 where the machine permits none.

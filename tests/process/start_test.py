@@ -14,8 +14,8 @@ import unittest
 import program
 
 NAME = f"r2start{os.getpid()}"
-BUSY_S = 20  # what a busy machine may add
-PORT = 29500  # of namespaces that are this test's own
+BUSY_S = 20  # a busy machine may add it
+PORT = 29500  # this test has namespaces of its own
 
 
 def host(number):

@@ -52,7 +52,7 @@ class WaitingCase(LocalJobCase):
 
 
 def error_that_knows(request):
-    """Waits for a second, again and again until the error tells of the late rank what the test awaits:
+    """Waits for a second, again and again until the error tells of the late rank as the test awaits:
     a rank is asked, and answers when it gets a processor."""
     for _ in range(BUSY_S):
         try:
