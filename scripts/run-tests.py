@@ -68,7 +68,6 @@ STEPS = {
     "process": release("-LE", "unit|long|nightly", targets=()),
     "torch_beside": script("scripts/torch-test.sh"),
     "units": release("-L", "unit", "-LE", "long"),
-    "units_ci": release("-L", "unit", "-LE", "long|sanitized", targets=("ci_tests",)),
     "long": release("-L", "long"),
     "rare": release("-L", "nightly", "-E", "^install"),
     "packages": release("-R", "^install", targets=("r2ccl_command",)),
@@ -110,7 +109,8 @@ STEPS |= {f"unit_{name}": release("-R", rf"^(long_)?{name}_test\.", targets=(f"{
 SUITES = {
     "test": ("command", (("process",), ("units",))),
     "check": ("long", "format", "lint", "instructions", "torch", "asan", "asan_sim", "tsan"),
-    "ci": ("command", (("process", "torch_beside", "format"), ("units_ci", "asan", "tsan")), "slice"),
+    # Of `.ci/run`, after "test".
+    "ci": ((("torch_beside", "format"), ("asan", "tsan")), "slice"),
     "nightly": ("rare", "packages", "fuzz", "simgrid", "seeds", "conditions", "soak", "torch_suite",
                 "mutants"),
 }
@@ -324,7 +324,7 @@ def main(arguments=None):
         print("\n".join(each.rows()))
     for line in growth(done, json.loads(RECORD.read_text()) if RECORD.exists() else {}):
         print(line)
-    if args.record or ("ci" in args.names and not RECORD.exists()):
+    if args.record:
         write_record(done)
     for name in args.names:
         if name in LEFT_OUT:

@@ -286,11 +286,12 @@ class Slices(unittest.TestCase):
 
 
 class Ci(unittest.TestCase):
-    def ci(self, run):
-        """Returns the exit code and last line of .ci/run when run-tests.py is that shell script."""
+    def ci(self, run, make='echo "3 passed, 0 failed"\n'):
+        """Returns the exit code and last line of .ci/run when run-tests.py is that shell script, and
+        `make test` passes three tests, or is the shell script `make`."""
         with tempfile.TemporaryDirectory() as directory:
             folder = pathlib.Path(directory)
-            for name, text in (("python3", run), (".ci/run", (ROOT / ".ci" / "run").read_text()),
+            for name, text in (("python3", run), ("make", make), (".ci/run", (ROOT / ".ci" / "run").read_text()),
                                ("scripts/install-deps.sh", "#!/bin/sh\n")):
                 path = folder / name
                 path.parent.mkdir(exist_ok=True)
@@ -302,12 +303,14 @@ class Ci(unittest.TestCase):
 
     def test_its_last_line_is_the_summary(self):
         self.assertEqual(self.ci('echo "8 passed, 0 failed, 2 skipped"\n'),
-                         (0, "8 passed, 0 failed, 2 skipped"))
-        self.assertEqual(self.ci('echo "8 passed, 10 failed"; exit 1\n'), (1, "8 passed, 10 failed"))
+                         (0, "11 passed, 0 failed, 2 skipped"))
+        self.assertEqual(self.ci('echo "8 passed, 10 failed"; exit 1\n'), (1, "11 passed, 10 failed"))
+        self.assertEqual(self.ci('echo "8 passed, 0 failed"\n', 'echo "1 passed, 2 failed"; exit 1\n'),
+                         (1, "9 passed, 2 failed"))
 
     def test_a_run_without_a_summary_fails(self):
         for run in ("exit 0\n", "exit 2\n", "echo no\n", 'echo "5 passed, 0 failed"; exit 2\n'):
-            self.assertEqual(self.ci(run), (1, "0 passed, 1 failed"), run)
+            self.assertRegex(str(self.ci(run)), r"\(1, '[38] passed, 1 failed'\)", run)
 
 
 if __name__ == "__main__":
