@@ -80,8 +80,13 @@ class Flood:
 
     def shout(self, until):
         while not until():
-            with socket.create_connection(self.targets[self.made % len(self.targets)], 5) as s:
-                s.sendall(b"\xff" * 64)
+            target = self.targets[self.made % len(self.targets)]
+            try:
+                with socket.create_connection(target, 5) as s:
+                    s.sendall(b"\xff" * 64)
+            except ConnectionRefusedError:  # a NIC's listener serves the addresses of that NIC
+                self.targets.remove(target)
+                continue
             self.made += 1
             time.sleep(1 / self.rate)
 

@@ -299,7 +299,7 @@ class FaultTest(LabCase):
     def test_pause_is_a_hole_that_closes_by_itself(self):
         self.assert_connected(0, 1, 0)
         pause = start("pause", "h1", "nic0", "4000")
-        self.assertIn("hole", pause.stdout.readline())
+        self.assertIn("passes nothing on", pause.stdout.readline())
         self.assert_cut(0, 1, 0)
         pause.communicate()
         self.assertEqual(pause.returncode, 0)
