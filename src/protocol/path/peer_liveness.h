@@ -50,6 +50,8 @@ class PeerLiveness {
   void compensate_idle(TimeNs duration, TimeNs now);
 
   bool all_down() const { return all_down_since_ != 0; }
+  // Returns whether the peer may be dead: its kernel refuses, and has not done so for long enough.
+  bool may_be_dead() const { return all_down() && evidence_.refusals() > 0; }
   // Returns the time for which no message could reach the peer. `silence`: as in check().
   TimeNs away(TimeNs silence, TimeNs now) const;
   struct End {

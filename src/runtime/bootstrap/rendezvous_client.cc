@@ -122,7 +122,9 @@ void RendezvousClient::end_attempt(Status why, bool refused, TimeNs now) {
     R2CCL_LOG(warn, "rendezvous: %s: %s%s; asks again until the bound of the start",
               to_string(endpoint()).c_str(), why.message().c_str(), kUnproven);
   }
-  attempts_[current_] = {std::move(why), refused};
+  // A refusal in words says more than the later attempts that find nobody.
+  Attempt& last = attempts_[current_];
+  if (refused || !last.refused) last = {std::move(why), refused};
   state_ = State::pausing;
   pause_until_ = now;
   if (++current_ < attempts_.size()) return;

@@ -62,7 +62,7 @@ class RendezvousClient final : public EventHandler {
   void on_ready(const PollEvent&) override {}
 
  private:
-  // The result of the last attempt at one endpoint.
+  // The result of the last attempt at one endpoint, or of the last one that was refused.
   struct Attempt {
     Status error;
     // A peer answered and refused. It has proved nothing: it may be a stranger who holds the port

@@ -327,6 +327,13 @@ void FaultReporter::report_all(Rank localiser, TimeNs now) {
   });
   for (Report& report : reports_) {
     const Rank to = recipient(report, localiser);
+    // A death breaks every path, and is no fault of one: the report waits until the peer is found
+    // dead or alive.
+    if (report.path && engine_.link(report.observation.peer)->may_be_dead()) {
+      if (report.told) take_back(report, *report.told, now);
+      report.told.reset();
+      continue;
+    }
     if (report.late && !report.told && !delivered(report, to)) continue;
     const bool settles = !report.settled && now >= report.settled_at;
     if (report.told == to && !settles) continue;
@@ -442,6 +449,7 @@ TimeNs FaultReporter::next_timeout() const {
                           loss_localiser_.next_timeout(), losses_.next_timeout()});
   next = std::min(next, trust_.next_timeout());
   for (const Report& report : reports_) {
+    if (!report.told && engine_.link(report.observation.peer)->may_be_dead()) continue;
     // A new report has not been sent yet.
     const TimeNs due = report.settled ? report.settled_at + kKept : report.settled_at;
     if (report.late && !report.told) continue;  // until the localising rank answers

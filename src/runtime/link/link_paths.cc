@@ -148,6 +148,7 @@ void LinkPaths::validate(Path& path, TimeNs now) {
   path.state.mark_validated(now);
   if (path.history.downs > 0) ++path.history.returns;
   path.history.attempt.clear();
+  path.history.answered = false;
   path.history.attempts = 0;
   events_.on_state_changed();
   report_change(path, PathPhase::validating, now, {});

@@ -138,6 +138,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const;
   bool ping(NicId local_nic);
   bool is_cut_off(TimeNs now) const;
+  bool may_be_dead() const { return liveness_.may_be_dead(); }
 
   void check_invariants() const;
 

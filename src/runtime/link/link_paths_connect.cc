@@ -343,7 +343,9 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   const bool of_peer = is_answer_of_peer(path, dialer.request());
   if (failure.connected && of_peer) path.health.kernel_answered_at = now();
   if (dialer.request().opens == DialOpens::data) on_join_failed(slots_[path.index], failure);
-  if (!dialer.request().probe_only && !path.state.connected()) path.note_attempt(failure.why);
+  const bool tells = !dialer.request().probe_only && !path.state.connected();
+  // An answer of the peer's process says more than the refusals after its end.
+  if (tells) path.note_attempt(failure.why, failure.connected);
   if (!path.state.connected()) path.spec.addresses.on_failed();
   const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();
   if (!seeks || events_.peer_ended() || !of_peer) return;

@@ -197,8 +197,9 @@ void Path::hang_up() noexcept {
   control_.reset();
 }
 
-void Path::note_attempt(const std::string& why) {
-  history.attempt = why;
+void Path::note_attempt(const std::string& why, bool answered) {
+  if (answered || !history.answered) history.attempt = why;
+  history.answered = history.answered || answered;
   ++history.attempts;
 }
 
@@ -212,6 +213,7 @@ void Path::note_failure(const PathEvent& event, bool fault) {
   history.peer_cause = event.peer_cause;
   history.why = event.why;
   history.attempt.clear();
+  history.answered = false;
   history.attempts = 0;
 }
 

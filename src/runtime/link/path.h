@@ -188,6 +188,7 @@ class Path final : public PathEnd, private FrameReader::Owner {
     std::string why;
     uint64_t corruptions = 0;  // ends by bytes that were changed on the way, in any phase
     std::string attempt;       // why the last attempt to bring it up failed; empty once it is up
+    bool answered = false;     // a process took the connection of that attempt
     uint32_t attempts = 0;     // that failed since it was last up
   };
   History history;
@@ -196,8 +197,8 @@ class Path final : public PathEnd, private FrameReader::Owner {
   uint64_t total_bytes_sent() const { return bytes_sent_before_ + model.bytes_sent(); }
   uint64_t total_control_frames() const { return control_frames_; }
   uint64_t total_bytes_received() const { return bytes_received_before_ + bytes_received(); }
-  // Records why an attempt to bring the path up failed.
-  void note_attempt(const std::string& why);
+  // Records why an attempt to open the path failed. `answered`: a process took the connection.
+  void note_attempt(const std::string& why, bool answered = false);
   // Records why the path is down, or why it did not come up (`fault`: it was up before, and its end
   // was not planned).
   void note_failure(const PathEvent& event, bool fault);
