@@ -24,7 +24,7 @@ bool fuzz_fault_localiser(std::span<const std::byte> bytes) {
   seen.near = {0, "nic0"};
   seen.far = {1, "nic0"};
   seen.cause = DownCause::silent;
-  seen.up_us = 60'000'000;
+  seen.since_up_us = 60'000'000;
   localiser.observe(seen, 0);
   const auto asked = localiser.wanted(kSecond / 10);
   R2CCL_CHECK(asked.size() == 1);

@@ -25,7 +25,7 @@ inline Observation seen(uint32_t observer, uint32_t peer, DownCause cause, int i
   o.detected_us = 1000;
   o.retransmitted_bytes = 10;
   o.stall_us = 5;
-  o.up_us = 60'000'000;
+  o.since_up_us = 60'000'000;
   return o;
 }
 

@@ -59,7 +59,7 @@ void add_blame(Seeds& seeds) {
   seen.detected_us = 123'456;
   seen.retransmitted_bytes = 70'000;
   seen.stall_us = 900;
-  seen.up_us = 60'000'000;
+  seen.since_up_us = 60'000'000;
   seeds.add("blame", "observation", with({0}, encode(seen)));
   Verdict verdict;
   verdict.number = 3;

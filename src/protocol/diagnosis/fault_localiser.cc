@@ -13,7 +13,7 @@ namespace r2ccl {
 // shows another fault.
 bool FaultLocaliser::absorbed(const Observation& o, TimeNs now) const {
   return std::ranges::any_of(recent_, [&](const Recent& recent) {
-    if (now >= recent.until() || now - recent.at > up_ns(o)) return false;
+    if (now >= recent.until() || now - recent.at > since_up_ns(o)) return false;
     if (recent.one_pair) return subject(o) == nullptr && is_of(o, recent.nic, recent.other);
     return subject(o) != nullptr ? recent.named && is_about(o, recent.nic) : touches(o, recent.nic);
   });

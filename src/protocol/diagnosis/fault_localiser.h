@@ -48,7 +48,7 @@ struct Observation {
   uint64_t detected_us = 0;
   uint64_t retransmitted_bytes = 0;
   uint64_t stall_us = 0;
-  uint64_t up_us = 0;  // time for which the path had been up
+  uint64_t since_up_us = 0;  // time since the path came up, when the report is sent
   TimeNs wall = 0;
   friend bool operator==(const Observation&, const Observation&) = default;
 };

@@ -14,7 +14,7 @@ void FaultLocaliser::excuse(const Observation& o, TimeNs now) {
   std::erase_if(open_, [&](const Open& open) {
     const bool covered = !open.probed && subject(open.seen) == nullptr &&
                          is_of(open.seen, o.near, o.far) &&
-                         now - open.at <= std::max(up_ns(o), kSameLoss);
+                         now - open.at <= std::max(since_up_ns(o), kSameLoss);
     if (covered) excuse.reports.push_back(id_of(open.seen));
     return covered;
   });
@@ -28,7 +28,7 @@ bool FaultLocaliser::excused(const Observation& o, TimeNs now) {
   for (Excuse& excuse : excuses_) {
     if (excuse.pair != pair_of(o.near, o.far)) continue;
     if (std::ranges::find(excuse.reports, id_of(o)) != excuse.reports.end()) return true;
-    if (is_of_bytes(finest(o)) || now - excuse.at > std::max(up_ns(o), kSameLoss)) {
+    if (is_of_bytes(finest(o)) || now - excuse.at > std::max(since_up_ns(o), kSameLoss)) {
       continue;
     }
     excuse.reports.push_back(id_of(o));

@@ -26,11 +26,11 @@ TEST(FaultLocaliser, NamesNoNicForBytesThatWereChangedInTransit) {
   for (const DownCause cause : {DownCause::corrupted, DownCause::protocol}) {
     const auto here = [&](DownCause what) {
       Observation o = seen(0, 1, what);
-      o.up_us = 5'000'000;
+      o.since_up_us = 5'000'000;
       return o;
     };
     Observation there = seen(1, 0, DownCause::connection_lost);
-    there.up_us = 5'000'000;
+    there.since_up_us = 5'000'000;
     EXPECT_TRUE(localise({here(cause), there}).empty());
     EXPECT_TRUE(localise({there, here(cause)}).empty());
     EXPECT_TRUE(localise({told(1, 0, cause), here(cause)}).empty());
@@ -44,7 +44,7 @@ TEST(FaultLocaliser, NamesNoNicWhenAReportOfChangedBytesComesAgain) {
   FaultLocaliser localiser(hosts(4));
   Observation changed = seen(0, 1, DownCause::corrupted, 0, 1);
   Observation closed = seen(1, 0, DownCause::connection_lost, 0, 2);
-  changed.up_us = closed.up_us = 5'000;
+  changed.since_up_us = closed.since_up_us = 5'000;
   for (const TimeNs at : {TimeNs{0}, 60 * kMillisecond}) {
     localiser.observe(closed, at);
     localiser.observe(changed, at);
@@ -55,10 +55,10 @@ TEST(FaultLocaliser, NamesNoNicWhenAReportOfChangedBytesComesAgain) {
 TEST(FaultLocaliser, StillNamesAPairThatIsLostAfterItsBytesWereChanged) {
   FaultLocaliser localiser(hosts(4));
   Observation changed = seen(0, 1, DownCause::corrupted);
-  changed.up_us = 5'000'000;
+  changed.since_up_us = 5'000'000;
   localiser.observe(changed, 0);
   Observation lost = seen(0, 1, DownCause::silent, 0, 200);
-  lost.up_us = 100'000;
+  lost.since_up_us = 100'000;
   localiser.observe(lost, kSecond);
   EXPECT_EQ(localiser.due(kSecond + kRipe).size(), 1u);
 }

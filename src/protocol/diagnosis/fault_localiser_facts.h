@@ -30,8 +30,9 @@ inline bool is_of(const Observation& o, const NicName& a, const NicName& b) {
   return touches(o, a) && touches(o, b);
 }
 
-inline TimeNs up_ns(const Observation& o) {
-  return static_cast<TimeNs>(std::min<uint64_t>(o.up_us, kNever / kMicrosecond)) * kMicrosecond;
+inline TimeNs since_up_ns(const Observation& o) {
+  return static_cast<TimeNs>(std::min<uint64_t>(o.since_up_us, kNever / kMicrosecond)) *
+         kMicrosecond;
 }
 
 // Returns whether bytes were wrong. That is a fault of the network between two NICs at most, if not

@@ -162,7 +162,7 @@ TEST(FaultLocaliser, CountsConnectionsOfANicThatAnotherHasNamedAsTheSameFault) {
   localiser.observe(seen(2, 3, DownCause::connection_lost), 60 * kMillisecond);
   EXPECT_TRUE(localiser.due(500 * kMillisecond).empty());
   Observation later = seen(2, 3, DownCause::connection_lost);
-  later.up_us = 100'000;  // it had come back since
+  later.since_up_us = 100'000;  // it had come back since
   localiser.observe(later, 1 * kSecond);
   EXPECT_EQ(localiser.due(9 * kSecond).size(), 1u);
 }

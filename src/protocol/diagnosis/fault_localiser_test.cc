@@ -373,7 +373,7 @@ TEST(FaultLocaliser, SeparatesTheNextFaultOfANicFromTheLateReportsOfTheLast) {
     Observation next = seen(0, 1, cause);
     localiser.observe(next, kNext);
     EXPECT_TRUE(localiser.due(kNext + kRipe).empty()) << "it was up all the time";
-    next.up_us = 900'000;
+    next.since_up_us = 900'000;
     localiser.observe(next, kNext);
     EXPECT_EQ(localiser.due(kNext + kRipe).size(), 1u) << "it had come back";
   }

@@ -82,7 +82,7 @@ void FaultReporter::on_path_event(const PathEvent& event) {
   o.peer_cause = event.peer_cause;
   o.detected_us = static_cast<uint64_t>(event.detected_ns / kMicrosecond);
   o.retransmitted_bytes = event.retransmitted_bytes;
-  o.up_us = static_cast<uint64_t>(event.up_ns / kMicrosecond);
+  o.since_up_us = static_cast<uint64_t>(event.up_ns / kMicrosecond);
   o.wall = clock_.wall();
   // The path has been up again since an earlier report.
   std::erase_if(reports_, [&](const Report& report) {
@@ -91,7 +91,8 @@ void FaultReporter::on_path_event(const PathEvent& event) {
   Report report;
   report.observation = std::move(o);
   report.path = event.path;
-  report.settled_at = clock_.now() + kSettled;
+  report.lost_at = clock_.now();
+  report.settled_at = report.lost_at + kSettled;
   reports_.push_back(std::move(report));
 }
 
@@ -119,7 +120,8 @@ void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
   o.wall = clock_.wall();
   Report report;
   report.observation = std::move(o);
-  report.settled_at = clock_.now() + kSettled;
+  report.lost_at = clock_.now();
+  report.settled_at = report.lost_at + kSettled;
   reports_.push_back(std::move(report));
 }
 
@@ -259,10 +261,11 @@ Rank FaultReporter::localising_rank(const std::vector<bool>& ended) const {
 }
 
 void FaultReporter::tell(const Report& report, Rank localiser, TimeNs now) {
-  if (localiser == engine_.self()) return fault_localiser_.observe(report.observation, now);
-  const uint64_t subject = subject_of(report.observation, report.path);
-  engine_.link(localiser)->send_notice(
-      make_notice(NoticeKind::observation, subject, encode(report.observation)));
+  Observation o = report.observation;
+  o.since_up_us += static_cast<uint64_t>((clock_.now() - report.lost_at) / kMicrosecond);
+  if (localiser == engine_.self()) return fault_localiser_.observe(o, now);
+  const uint64_t subject = subject_of(o, report.path);
+  engine_.link(localiser)->send_notice(make_notice(NoticeKind::observation, subject, encode(o)));
 }
 
 // The present localising rank also knows the other end's report of the same loss. The previous one

@@ -61,6 +61,7 @@ class FaultReporter {
   struct Report {
     Observation observation;
     std::optional<PathId> path;  // none: a report on a whole process
+    TimeNs lost_at = 0;
     TimeNs settled_at = 0;
     bool settled = false;
     std::optional<Rank> told;
