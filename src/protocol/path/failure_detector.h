@@ -57,7 +57,7 @@ class FailureDetector {
   // --- evidence ---
   // Records a control frame. Returns whether the peer had been asked and owed it.
   bool on_frame(TimeNs now);
-  // Records that another rank doubts the peer: pings it.
+  // Records a doubt about the peer, of another rank or by a refusal: pings it.
   void on_doubt(TimeNs now) { ping_peer(nullptr, now); }
   // Records that the peer acted on something that was sent at `sent_at`.
   void on_evidence(TimeNs sent_at) { evidence_at_ = std::max(evidence_at_, sent_at); }

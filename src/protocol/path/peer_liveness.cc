@@ -14,8 +14,9 @@ constexpr TimeNs kLongPause = 1 * kSecond;
 // finalize.
 constexpr TimeNs kLeftAfter = 5 * kSecond;
 // A peer that answers on another path lives: a firewall, or another host, refused. A connection in
-// a black hole looks open after the peer has left.
-constexpr TimeNs kSilent = 100 * kMillisecond;
+// a black hole looks open after the peer has left. The kernel of a stopped peer answers too, so
+// only the network delays the answer.
+constexpr TimeNs kSilent = 50 * kMillisecond;
 constexpr TimeNs kAllDownInterval = 20 * kMillisecond;
 
 }  // namespace

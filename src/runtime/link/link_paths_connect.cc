@@ -350,7 +350,10 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();
   if (!seeks || events_.peer_ended() || !of_peer) return;
   if (failure.connected) liveness_.on_alive();
-  if (failure.error == ECONNREFUSED) liveness_.on_refused(path.index, now());
+  if (failure.error != ECONNREFUSED) return;
+  liveness_.on_refused(path.index, now());
+  // It may answer on another path. An idle one shows whether it does only at its next heartbeat.
+  if (!liveness_.all_down()) detector_.on_doubt(now());
 }
 
 Result<AcceptDecision> LinkPaths::on_hello(const ConnectionIdentity& identity, Incarnation theirs) {
