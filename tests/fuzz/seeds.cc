@@ -259,8 +259,7 @@ void add_wire(Seeds& seeds) {
   frame.version = 2;
   frame.counted = 2;
   frame.ping = 5;
-  frame.paths.push_back(
-      {PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 11, 12, 13});
+  frame.paths.push_back({PathId(7), Incarnation(2), PathPhase::up, DownCause::none, 10, 12, 13});
   frame.channels.push_back({ChannelId(9),
                             MessageNo(4),
                             MessageNo(8),
