@@ -97,7 +97,8 @@ TEST(Cluster, ASlowNicIsLeftOutOfSmallOperations) {
 }
 
 // A shaper lets a bandwidth probe and more pass at full rate, as token buckets do. The path goes on
-// probation again and again, and fails each time.
+// probation again and again, and fails each time. The order of frames alone makes an operation up
+// to 1.28 times as long as the median; one that waits for the slow NIC takes 1.7 times as long.
 TEST(Cluster, NoOperationWaitsForASlowNicThatLooksFast) {
   ClusterOptions options;
   options.hosts = 4;
@@ -115,7 +116,7 @@ TEST(Cluster, NoOperationWaitsForASlowNicThatLooksFast) {
   std::vector<TimeNs> times;
   for (const auto& one : job.operations()) times.push_back(one.ended - one.began);
   std::ranges::sort(times);
-  EXPECT_LT(times[198], times[100] * 12 / 10) << times.back();
+  EXPECT_LT(times[198], times[100] * 14 / 10) << times.back();
 }
 
 TEST(Cluster, AHealedNicIsUsedAgainAtOnce) {
