@@ -409,11 +409,11 @@ TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneWithTheLeastEffect) 
   ASSERT_EQ(bytes[kPhaseAt], static_cast<std::byte>(PathPhase::up));
   for (int later = 4; later < 256; ++later) {
     bytes[kPhaseAt] = static_cast<std::byte>(later);
-    bytes[kPhaseAt + 1] = static_cast<std::byte>(later + 6);
+    bytes[kPhaseAt + 1] = static_cast<std::byte>(later + 7);
     const auto decoded = decode_control_body(body_of(bytes));
     ASSERT_TRUE(decoded.ok());
     EXPECT_EQ(decoded.value().paths[0].phase, PathPhase::validating);
-    if (later + 6 < 256) {
+    if (later + 7 < 256) {
       EXPECT_EQ(decoded.value().paths[0].cause, DownCause::none);
     }
     EXPECT_EQ(decoded.value().paths[0].frames_received, 10u);
