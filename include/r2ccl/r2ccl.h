@@ -214,9 +214,9 @@ R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
 /* Makes an id that may be public, for a channel that strangers may read, such as a key-value store:
  * it contains a number and addresses, and no secret. The secret of the processes (R2CCL_SECRET,
  * R2CCL_SECRET_FILE) then protects the start. Without one the start is open to strangers, which
- * rank 0 says, until all ranks have met; with R2CCL_REQUIRE_AUTH=1 this is r2cclInvalidUsage. In all
- * else as r2cclGetUniqueId. config may be NULL; its ifname, oob_ifname and init_timeout_ms apply to
- * the listener. */
+ * rank 0 says, until all ranks have met; with R2CCL_REQUIRE_AUTH=1 this is r2cclInvalidUsage. In
+ * all else as r2cclGetUniqueId. config may be NULL; its ifname, oob_ifname and init_timeout_ms
+ * apply to the listener. */
 R2CCL_API r2cclResult_t r2cclGetPublicId(r2cclUniqueId* id, const r2cclConfig_t* config);
 
 /* Makes a communicator of the nranks ranks that call with the same id, each with its own rank, 0 to

@@ -236,7 +236,7 @@ class Transport {
   virtual int nic_events_poll_id() const = 0;
   // Consumes pending change notices; returns true when the caller should call nics() again.
   virtual bool drain_nic_events() = 0;
-  // Listens on `local` (port 0: choose one; family none: all addresses), on `device` if it is named.
+  // Listens on `local` (port 0: choose one; family none: all addresses), on `device` if named.
   virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
                                                    const std::string& device) = 0;
   // Starts to connect; the connection's first writable event shows that it has finished. If the

@@ -6,8 +6,10 @@ prints SKIPPED and exits with 77 where the machine permits none.
 
 usage: reach_test.py PATH_OF_R2CCL [unittest arguments]
 """
+import json
 import os
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -15,7 +17,7 @@ import program
 
 PREFIX = f"rt{os.getpid()}h"
 SWITCH = PREFIX + "sw"
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def ip(*words, check=True):
@@ -84,11 +86,25 @@ class ReachCase(unittest.TestCase):
                  *map(str, bench)],
                 env=dict(os.environ, RANK=str(rank), WORLD_SIZE=str(self.hosts),
                          MASTER_ADDR=address, MASTER_PORT=str(self.port), R2CCL_DEBUG="WARN",
-                         R2CCL_INIT_TIMEOUT_S="20"),
+                         R2CCL_INIT_TIMEOUT_S="60"),
                 text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
             self.addCleanup(ranks[-1].communicate)
             self.addCleanup(ranks[-1].kill)
         return ranks
+
+    def wait_for_operations(self, folder):
+        """Waits until each rank has ended operations that began after this call."""
+        def operations(rank):
+            try:
+                with open(os.path.join(folder, f"events.{rank}"), encoding="utf-8") as events:
+                    return json.loads(events.readlines()[-1])["operations"]
+            except (OSError, IndexError, ValueError):
+                return 0
+        before = [operations(rank) for rank in range(self.hosts)]
+        deadline = time.monotonic() + LIMIT_S
+        while any(operations(rank) < before[rank] + 2 for rank in range(self.hosts)):
+            self.assertLess(time.monotonic(), deadline, "no operation ends")
+            time.sleep(0.1)
 
     def expect_well(self, ranks):
         """Returns the output of each rank, once all have ended well."""
@@ -119,14 +135,22 @@ class SeveralAddressesTest(ReachCase):
 class OneAddressOnAllHostsTest(ReachCase):
     def test_it_is_no_peer_and_its_refusals_are_no_death(self):
         self.make_hosts(*([[f"10.91.0.{host + 1}/24"], ["172.17.0.1/16"]] for host in range(3)))
-        ranks = self.start("10.91.0.1", "--duration", 8)
-        time.sleep(4)
+        files = tempfile.TemporaryDirectory()
+        self.addCleanup(files.cleanup)
+        end = os.path.join(files.name, "end")
+        ranks = self.start("10.91.0.1", "--duration", LIMIT_S, "--until", end,
+                           "--events", os.path.join(files.name, "events.%r"))
+        self.wait_for_operations(files.name)
         self.plug(1, 0, "down")
         ip("-n", f"{PREFIX}0", "link", "add", "docker0", "type", "bridge")
         self.add(0, "docker0", "10.91.0.3/32")  # that of a peer, for a while
         time.sleep(1)
         ip("-n", f"{PREFIX}0", "link", "del", "docker0")
         self.plug(1, 0, "up")
+        self.wait_for_operations(files.name)
+        time.sleep(3)  # a NIC is idle when it has not served for two seconds
+        with open(end, "w", encoding="ascii"):
+            pass
         for text in self.expect_well(ranks):
             self.assertRegex(text, "eth1 is not used.* one of this host too")
 

@@ -79,7 +79,7 @@ TEST(ScenarioFile, NamesThePlaceOfAnErrorAndThePermittedValues) {
   std::string parts;
   for (int part = 0; part < 1'000'000; ++part) parts += ".a";
   for (const std::string& deep : {"a" + parts + " = 1", "[a" + parts + "]", "[[a" + parts + "]]",
-                                 "\"#\"" + parts + " = 1", "a = {b" + parts + " = 1}"}) {
+                                  "\"#\"" + parts + " = 1", "a = {b" + parts + " = 1}"}) {
     EXPECT_EQ(error_of("hosts = 2\n" + deep + "\n" + job),
               "f.toml:2: a key or text has more than 64 parts");
   }

@@ -135,9 +135,10 @@ const std::array kVariables = {
              Text{&Config::secret_file, is_any,
                   "the name of a file with 16 to 4096 bytes that no other user can read"},
              "see R2CCL_SECRET", "As R2CCL_SECRET, which every child process inherits; not both."},
-    Variable{"R2CCL_REQUIRE_AUTH", nullptr, Flag{&Config::require_auth}, "0",
-             "1: a process without R2CCL_SECRET cannot start a job, also not from a unique id, unless "
-             "its config says trusted_id."},
+    Variable{
+        "R2CCL_REQUIRE_AUTH", nullptr, Flag{&Config::require_auth}, "0",
+        "1: a process without R2CCL_SECRET cannot start a job, also not from a unique id, unless "
+        "its config says trusted_id."},
     Variable{"R2CCL_CUTOFF_S", nullptr, Seconds{&Config::cutoff_ns, 1, 86400}, "300",
              "How long a host that all NICs lost is waited for before all ranks get an error, and "
              "how long "

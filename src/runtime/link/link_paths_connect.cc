@@ -332,19 +332,19 @@ void LinkPaths::on_join_failed(PathSlot& slot, const DialFailure& failure) {
 
 void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   events_.wake();
-  last_dial_failure_ = failure.why;
+  Path& path = *find(dialer.request().path);
+  // An answer of the peer's process says more than the refusals after its end.
+  if (failure.connected || !path.history.answered) last_dial_failure_ = failure.why;
   if (failure.error == EMFILE) {
     R2CCL_LOG(warn, "cannot dial rank %d: %s", end_.peer.value(), failure.why.c_str());
   } else {
     R2CCL_LOG(trace, "dial to rank %d failed: %s", end_.peer.value(), failure.why.c_str());
   }
-  Path& path = *find(dialer.request().path);
   if (path.spec.relay) return on_relay_failed(slots_[path.index], failure);
   const bool of_peer = is_answer_of_peer(path, dialer.request());
   if (failure.connected && of_peer) path.health.kernel_answered_at = now();
   if (dialer.request().opens == DialOpens::data) on_join_failed(slots_[path.index], failure);
   const bool tells = !dialer.request().probe_only && !path.state.connected();
-  // An answer of the peer's process says more than the refusals after its end.
   if (tells) path.note_attempt(failure.why, failure.connected);
   if (!path.state.connected()) path.spec.addresses.on_failed();
   const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();

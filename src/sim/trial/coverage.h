@@ -1,4 +1,4 @@
-// Which operations a run has checked, and under which faults: the rows of scripts/coverage_table.py.
+// Which operations a run has checked, and under which faults: rows of scripts/coverage_table.py.
 #pragma once
 
 #include <set>

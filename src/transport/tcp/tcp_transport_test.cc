@@ -72,8 +72,8 @@ TEST_F(TcpTest, AListenerOfADeviceServesAllItsAddresses) {
     const std::unique_ptr<Connection> accepted = accept(*listener);
     ASSERT_NE(accepted, nullptr) << address;
     // The handshake limiter knows the peers by their addresses.
-    EXPECT_EQ(accepted->remote().address, parse_address(address == "127.0.9.9" ? "127.0.0.1"
-                                                                              : address));
+    EXPECT_EQ(accepted->remote().address,
+              parse_address(address == "127.0.9.9" ? "127.0.0.1" : address));
   }
 }
 
