@@ -2,9 +2,15 @@
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PATH = "r2ccl"
+
+# Other tests run beside this one, and `r2ccl status` lists all jobs of the user. So each test's jobs
+# have their sockets in a folder of its own, where no other test looks.
+_FOLDER = tempfile.TemporaryDirectory(prefix="r2ccl-test-")
+os.environ["XDG_RUNTIME_DIR"] = _FOLDER.name
 
 
 def run(*words, **options):
