@@ -34,6 +34,7 @@ constexpr size_t kRelayBytes = 26;
 size_t relay_bytes(const RankSummary& summary) {
   return 5 + summary.relays.size() * kRelayBytes;
 }
+constexpr size_t kCountBytes = 8;  // two counts end the encoding
 size_t drain_bytes(const RankSummary& summary) {
   return summary.nics.size() * 5;
 }
@@ -75,7 +76,7 @@ TEST(RankSummary, SaysWhyANicDoesNotServe) {
 TEST(RankSummary, OfAVersionThatCouldNotDrainIsRead) {
   RankSummary before = sample();
   std::vector<std::byte> bytes = encode(before);
-  bytes.resize(bytes.size() - relay_bytes(before) - drain_bytes(before));
+  bytes.resize(bytes.size() - kCountBytes - relay_bytes(before) - drain_bytes(before));
   const auto read = decode_rank_summary(bytes);
   ASSERT_TRUE(read.ok()) << read.status().message();
   for (RankSummary::Line& line : before.nics) {
@@ -83,16 +84,20 @@ TEST(RankSummary, OfAVersionThatCouldNotDrainIsRead) {
     line.paths_drained = 0;
   }
   before.relays.clear();
+  before.corruptions = 0;
+  before.log_lines_dropped = 0;
   EXPECT_EQ(read.value(), before);
 }
 
 TEST(RankSummary, OfAVersionThatKnowsNoRelaysIsRead) {
   RankSummary before = sample();
   std::vector<std::byte> bytes = encode(before);
-  bytes.resize(bytes.size() - relay_bytes(before));
+  bytes.resize(bytes.size() - kCountBytes - relay_bytes(before));
   const auto read = decode_rank_summary(bytes);
   ASSERT_TRUE(read.ok()) << read.status().message();
   before.relays.clear();
+  before.corruptions = 0;
+  before.log_lines_dropped = 0;
   EXPECT_EQ(read.value(), before);
 }
 
@@ -115,7 +120,7 @@ TEST(RankSummary, TellsOfAsManyRelaysAsTheOtherListsLeaveRoomFor) {
 TEST(RankSummary, RefusesMoreRelaysThanFit) {
   RankSummary summary = sample();
   std::vector<std::byte> bytes = encode(summary);
-  bytes[bytes.size() - relay_bytes(summary)] = std::byte{255};
+  bytes[bytes.size() - kCountBytes - relay_bytes(summary)] = std::byte{255};
   bytes.resize(bytes.size() + 255 * kRelayBytes);
   EXPECT_FALSE(decode_rank_summary(bytes).ok());
 }
@@ -151,11 +156,12 @@ TEST(RankSummary, ListsPathsThatAreDownFirst) {
 
 TEST(RankSummary, RefusesEveryTruncationAndAllowsBytesThatALaterVersionAppends) {
   std::vector<std::byte> bytes = encode(sample());
-  const size_t before_relays = bytes.size() - relay_bytes(sample());
+  const size_t before_counts = bytes.size() - kCountBytes;
+  const size_t before_relays = before_counts - relay_bytes(sample());
   const size_t before_drains = before_relays - drain_bytes(sample());
   for (size_t size = 0; size < bytes.size(); ++size) {
     // The encodings of versions that could not drain, and that knew no relays.
-    if (size == before_drains || size == before_relays) continue;
+    if (size == before_drains || size == before_relays || size == before_counts) continue;
     EXPECT_FALSE(decode_rank_summary(std::span(bytes).first(size)).ok()) << size;
   }
   bytes.push_back(std::byte{1});

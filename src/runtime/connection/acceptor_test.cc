@@ -429,7 +429,7 @@ TEST_F(AcceptorTest, RestsAfterAShortageOfDescriptorsAndGoesOn) {
   EXPECT_NE(acceptor_->next_timeout(), kNever);
   EXPECT_GT(acceptor_->next_timeout(), start);
   const uint64_t operations = server_host_.operations();
-  run_for(20 * kMillisecond);
+  run_for(5 * kMillisecond);
   EXPECT_EQ(server_host_.operations(), operations)
       << "no spinning on a connection that cannot be accepted";
   run_for(200 * kMillisecond);
