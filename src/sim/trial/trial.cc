@@ -22,8 +22,7 @@ constexpr TimeNs kProgressBound = 20 * kSecond;
 // Time until every path is up again: a penalty of 30 s at most, and then a probe.
 constexpr TimeNs kReturnBound = 45 * kSecond;
 constexpr TimeNs kEndBound = 10 * kSecond;
-// Refusals alone prove a death after 30 s, and paths may go down before these.
-constexpr TimeNs kDeathBound = 45 * kSecond;
+constexpr TimeNs kDeathBound = 45 * kSecond;  // refusals alone prove a death after 30 s
 // A heartbeat waits for the next second, and its pong takes a round trip.
 constexpr TimeNs kCheckMargin = 1500 * kMillisecond;
 
