@@ -109,7 +109,7 @@ STEPS |= {f"unit_{name}": release("-R", rf"^(long_)?{name}_test\.", targets=(f"{
 SUITES = {
     "test": ("command", (("process",), ("units",))),
     "check": ("long", "format", "lint", "instructions", "torch", "asan", "asan_sim", "tsan"),
-    # Of `.ci/run`, after "test".
+    # `.ci/run` runs these after "test".
     "ci": ((("torch_beside", "format"), ("asan", "tsan")), "slice"),
     "nightly": ("rare", "packages", "fuzz", "simgrid", "seeds", "conditions", "soak", "torch_suite",
                 "mutants"),
