@@ -38,6 +38,12 @@ class DeathEvidence {
     R2CCL_CHECK(path < paths_.size());
     paths_[path] = {at, closed, false};
   }
+  // Records that a path failed because the NIC of either end did, by the word of its own host: the
+  // end of its connections says nothing of the process.
+  void on_failed_with_nic(size_t path) {
+    R2CCL_CHECK(path < paths_.size());
+    paths_[path] = {};
+  }
   // Records how another connection of a failed path has ended.
   void on_closed(size_t path, KernelClose closed) {
     R2CCL_CHECK(path < paths_.size());

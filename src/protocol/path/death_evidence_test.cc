@@ -41,6 +41,16 @@ TEST(DeathEvidence, OneSilentPathMakesTwoRefusalsTooLittle) {
   EXPECT_FALSE(evidence.proves_death());
 }
 
+// The peer told the loss of its NIC, and was killed a moment later.
+TEST(DeathEvidence, APathThatFailedWithItsNicSaysNothing) {
+  DeathEvidence evidence = failed_paths(KernelClose::ended);
+  evidence.on_failed_with_nic(1);
+  evidence.on_refused(0, kStart);
+  EXPECT_FALSE(evidence.proves_death());
+  evidence.on_refused(2, kStart);
+  EXPECT_TRUE(evidence.proves_death());
+}
+
 TEST(DeathEvidence, APathThatFailedLongAgoSaysNothing) {
   DeathEvidence evidence = failed_paths(KernelClose::ended);
   evidence.on_failed(1, KernelClose::none, kStart - 60 * kSecond);

@@ -152,11 +152,13 @@ void FaultReporter::on_verdict(Rank peer, std::span<const std::byte> bytes) {
   if (!verdict.ok()) return;
   if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
   const TimeNs now = clock_.now();
-  trust_.counts(peer, verdict.value(), now) ? take(verdict.value(), now)
+  trust_.counts(peer, verdict.value(), now) ? take(peer, verdict.value(), now)
                                             : trust_.doubt(peer, verdict.value(), now);
 }
 
-void FaultReporter::take(const Verdict& verdict, TimeNs now) {
+void FaultReporter::take(Rank by, const Verdict& verdict, TimeNs now) {
+  if (!trust_.is_new(verdict)) return;
+  if (trust_.passes_on(by, verdict) && !mutated(Mutant::verdict_kept)) pass_on(by, verdict);
   add(verdict);
   loss_localiser_.on_verdict(verdict, now);
   fault_localiser_.on_verdict(verdict, now);
@@ -409,6 +411,17 @@ void FaultReporter::on_probed(Rank requester, const ProbeAnswer& answer) {
       make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
 }
 
+void FaultReporter::pass_on(Rank by, const Verdict& verdict) {
+  // Apart from the verdicts that this rank makes.
+  const uint64_t subject = uint64_t{static_cast<uint32_t>(by.value()) + 1U} << 32 | verdict.number;
+  for (size_t i = 0; i < host_of_.size(); ++i) {
+    const Rank rank(static_cast<int32_t>(i));
+    Link* link = engine_.link(rank);
+    if (link == nullptr || rank == by) continue;
+    link->send_notice(make_notice(NoticeKind::verdict, subject, encode(verdict)));
+  }
+}
+
 void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended) {
   verdict.number = static_cast<uint32_t>(place_of(verdict));
   add(verdict);
@@ -425,7 +438,7 @@ void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
     localises ? announce_one(verdict, ended) : trust_.doubt(engine_.self(), verdict, now);
   };
   for (const VerdictTrust::Said& said : trust_.settle(localises, now)) {
-    said.by == engine_.self() ? tell(said.verdict) : take(said.verdict, now);
+    said.by == engine_.self() ? tell(said.verdict) : take(said.by, said.verdict, now);
   }
   for (const Verdict& verdict : loss_localiser_.due(now)) tell(verdict);
   fault_localiser_.explain_by_loss(

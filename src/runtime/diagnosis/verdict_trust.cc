@@ -11,6 +11,8 @@ namespace {
 // notices the loss of a control stream by its heartbeats, some seconds later than a busy one.
 constexpr TimeNs kDoubt = 5 * kSecond;
 constexpr size_t kDoubtfulMax = 64;
+// One fault makes few verdicts, and all who pass one on do so at once.
+constexpr size_t kCountedMax = 64;
 // A path that has been up for so long was up when the fault was found.
 constexpr TimeNs kSteady = 10 * kSecond;
 
@@ -43,10 +45,21 @@ bool VerdictTrust::may_localise(Rank rank, TimeNs now) const {
 
 // A rank testifies against its own host in any case: a host that reaches no other localises by
 // itself, and the others hear of it when it is back.
+bool VerdictTrust::is_against_itself(Rank by, const Verdict& verdict) const {
+  return verdict.faulty.host == host_of_[static_cast<size_t>(by.value())] &&
+         verdict.scope != Scope::pair && verdict.scope != Scope::rail;
+}
+
 bool VerdictTrust::counts(Rank by, const Verdict& verdict, TimeNs now) const {
-  const bool against_itself = verdict.faulty.host == host_of_[static_cast<size_t>(by.value())] &&
-                              verdict.scope != Scope::pair && verdict.scope != Scope::rail;
-  return against_itself || may_localise(by, now);
+  return is_against_itself(by, verdict) || may_localise(by, now);
+}
+
+bool VerdictTrust::is_new(const Verdict& verdict) {
+  std::erase_if(doubtful_, [&](const Said& said) { return said.verdict == verdict; });
+  if (std::ranges::find(counted_, verdict) != counted_.end()) return false;
+  if (counted_.size() == kCountedMax) counted_.erase(counted_.begin());
+  counted_.push_back(verdict);
+  return true;
 }
 
 void VerdictTrust::doubt(Rank by, const Verdict& verdict, TimeNs now) {

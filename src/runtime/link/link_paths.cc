@@ -247,7 +247,12 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   // In memory the peer's own kernel ends the connection.
   if (path.spec.is_shm() && closed == KernelClose::reset) closed = KernelClose::ended;
   // The connections of a relay path end at a kernel that says nothing of the peer.
-  if (!path.spec.relay) liveness_.on_failed(path.index, closed, now);
+  if (!path.spec.relay) {
+    const bool with_nic =
+        direct(cause) || (cause == DownCause::peer_notice && direct(peer_cause));
+    with_nic ? liveness_.on_failed_with_nic(path.index)
+             : liveness_.on_failed(path.index, closed, now);
+  }
   if (from == PathPhase::up) events_.on_failing(path);
   // The peer must not take the aftermath for a stall of the path either.
   const DownCause told = event.aftermath ? DownCause::connection_lost : cause;

@@ -13,7 +13,7 @@ namespace r2ccl {
 enum class NoticeKind : uint8_t {
   failure = 1,         // the sender's communicator has failed: a Code, text of the root cause
   observation = 2,     // to the localising rank; subject: the path, or the peer that is gone
-  verdict = 3,         // from the localising rank; subject: its number
+  verdict = 3,         // from the localising rank, or passed on by a lower one; subject: its number
   address = 4,         // a NIC of the sender has a new address; subject: the NIC
   calls = 5,           // the sender's latest calls: a CallReport; subject: its reason
   status_request = 6,  // asks for the receiver's status. The number of the question (4 bytes)
