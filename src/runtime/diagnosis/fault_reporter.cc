@@ -424,7 +424,8 @@ void FaultReporter::pass_on(Rank by, const Verdict& verdict) {
 
 void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended) {
   verdict.number = static_cast<uint32_t>(place_of(verdict));
-  add(verdict);
+  // A rank that was cut off may have found the same.
+  if (trust_.is_new(verdict)) add(verdict);
   for (size_t rank = 0; rank < ended.size(); ++rank) {
     Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr || ended[rank]) continue;

@@ -33,7 +33,8 @@ class VerdictTrust {
   bool passes_on(Rank by, const Verdict& verdict) const {
     return by > engine_.self() && !is_against_itself(by, verdict);
   }
-  // Records a verdict that counts. Returns whether it is new; several ranks may pass one on.
+  // Records a verdict that counts, or that this rank makes. Returns whether it is new: several ranks
+  // may make it, or pass it on.
   bool is_new(const Verdict& verdict);
   // Keeps a verdict that does not count yet.
   void doubt(Rank by, const Verdict& verdict, TimeNs now);

@@ -194,7 +194,7 @@ class ProgressEngine final : private LinkHost {
   TimeNs look();
   void check_schedule() const;
   void check_nic(NicId nic, const NicQueue& queue) const;
-  uint16_t port_beside(const Nic& nic) const;
+  uint16_t port_of_another(const Nic& nic) const;
   Result<uint16_t> listen_on(const Nic& nic, NicId id);
   Status listen_on_nics(const std::vector<Nic>& all);
   Status listen_out_of_band(const std::vector<Nic>& all);

@@ -10,16 +10,12 @@
 
 namespace r2ccl {
 
-// Returns the port of another NIC in one subnet with this one; 0: there is none. The host may
-// answer for the address of one on the other (ARP flux): a connection that comes by the other one
-// is then accepted, where the kernel of a living rank would refuse it.
-uint16_t ProgressEngine::port_beside(const Nic& nic) const {
+// Returns the port of another NIC; 0: there is none. The host may answer for the address of one NIC
+// on every other that is on the same switch (ARP flux): a connection that comes by the other one is
+// then accepted, where the kernel of a living rank would refuse it for as long as it lives.
+uint16_t ProgressEngine::port_of_another(const Nic& nic) const {
   for (size_t i = 0; i < nics_.size(); ++i) {
-    if (nics_[i].name == nic.name || bound_device(nics_[i].name).empty()) continue;
-    for (const Address& other : nics_[i].addresses) {
-      const auto in_one = [&](const Address& own) { return share_subnet(own, other); };
-      if (std::ranges::any_of(nic.addresses, in_one)) return ports_[i];
-    }
+    if (nics_[i].name != nic.name && !bound_device(nics_[i].name).empty()) return ports_[i];
   }
   return 0;
 }
@@ -29,7 +25,7 @@ uint16_t ProgressEngine::port_beside(const Nic& nic) const {
 Result<uint16_t> ProgressEngine::listen_on(const Nic& nic, NicId id) {
   const std::string device = bound_device(nic.name);
   const Address local = device.empty() ? nic.addresses.front() : Address{};
-  const uint16_t port = device.empty() ? 0 : port_beside(nic);
+  const uint16_t port = device.empty() ? 0 : port_of_another(nic);
   auto endpoint = acceptor_->listen(local, device, id, port);
   if (!endpoint.ok() && port != 0) endpoint = acceptor_->listen(local, device, id);
   if (!endpoint.ok()) return endpoint.status().with_context("listening on " + nic.name);

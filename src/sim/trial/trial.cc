@@ -246,10 +246,11 @@ class Trial {
       violated("all NICs are back, and the plans do not follow");
     }
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
-      if (verdicts_of(rank) != verdicts_of(0)) {
-        violated("rank " + std::to_string(rank) +
-                 " holds other verdicts than rank 0: " + std::to_string(verdicts_of(rank).size()) +
-                 " and " + std::to_string(verdicts_of(0).size()));
+      for (const std::string& verdict : only_in(verdicts_of(rank), verdicts_of(0))) {
+        violated("rank " + std::to_string(rank) + " alone holds a verdict: " + verdict);
+      }
+      for (const std::string& verdict : only_in(verdicts_of(0), verdicts_of(rank))) {
+        violated("rank " + std::to_string(rank) + " lacks a verdict: " + verdict);
       }
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
         if (rank != peer) check_addresses(rank, peer);
@@ -294,6 +295,13 @@ class Trial {
       texts.insert(std::to_string(verdict.wall) + " " + describe(verdict));
     }
     return texts;
+  }
+
+  static std::vector<std::string> only_in(const std::multiset<std::string>& mine,
+                                          const std::multiset<std::string>& others) {
+    std::vector<std::string> only;
+    std::ranges::set_difference(mine, others, std::back_inserter(only));
+    return only;
   }
 
   void check_addresses(int rank, int of) {
