@@ -53,7 +53,7 @@ namespace r2ccl {
   X(any_header, "a header's tag is not checked")                                                  \
   X(any_transmission, "a data frame need not be the next one of its stream")                      \
   X(believe_the_path, "a chunk that only its path counts is not retransmitted")                   \
-  X(verdict_kept, "a verdict of a higher rank is not passed on")                                  \
+  X(verdict_unvouched, "a lower rank does not vouch for the verdict of a higher one")             \
   X(host_unwitnessed, "a host is named though no working host has missed it")                     \
   X(stale_reports, "a report is not taken back when another rank judges")                         \
   X(loss_any_cover, "one of several NICs that explain a loss equally well is named")              \

@@ -318,6 +318,8 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
       return fault_reporter_->on_observation(peer, body);
     case NoticeKind::verdict:
       return fault_reporter_->on_verdict(peer, body);
+    case NoticeKind::vouch:
+      return fault_reporter_->on_vouch(peer, body);
     case NoticeKind::probe_request:
       return fault_reporter_->on_probe_request(peer, body);
     case NoticeKind::probe_answer:

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mutant.h"
 #include "protocol/diagnosis/fault_localiser_facts.h"
+#include "protocol/wire/byte_io.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
@@ -148,17 +149,22 @@ void FaultReporter::on_observation(Rank peer, std::span<const std::byte> bytes) 
 }
 
 void FaultReporter::on_verdict(Rank peer, std::span<const std::byte> bytes) {
-  auto verdict = decode_verdict(bytes);
+  const auto verdict = decode_verdict(bytes);
   if (!verdict.ok()) return;
   if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
-  const TimeNs now = clock_.now();
-  trust_.counts(peer, verdict.value(), now) ? take(peer, verdict.value(), now)
-                                            : trust_.doubt(peer, verdict.value(), now);
+  trust_.hear(peer, verdict.value(), clock_.now());
 }
 
-void FaultReporter::take(Rank by, const Verdict& verdict, TimeNs now) {
+void FaultReporter::on_vouch(Rank peer, std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  const Rank by(static_cast<int32_t>(in.get<uint32_t>()));
+  if (in.bad() || !is_rank(by)) return;
+  const auto verdict = decode_verdict(bytes.subspan(sizeof(uint32_t)));
+  if (verdict.ok()) trust_.on_vouch(peer, by, verdict.value(), clock_.now());
+}
+
+void FaultReporter::take(const Verdict& verdict, TimeNs now) {
   if (!trust_.is_new(verdict)) return;
-  if (trust_.passes_on(by, verdict) && !mutated(Mutant::verdict_kept)) pass_on(by, verdict);
   add(verdict);
   loss_localiser_.on_verdict(verdict, now);
   fault_localiser_.on_verdict(verdict, now);
@@ -247,15 +253,16 @@ void FaultReporter::on_probe_answer(Rank peer, std::span<const std::byte> bytes)
   fault_localiser_.on_answer(answer.value(), clock_.now());
 }
 
-// Returns the lowest rank that this rank has a control stream to: all further reports must be able
-// to reach it.
+// Returns the lowest rank that this rank is connected to: all further reports must be able to reach
+// it. One that is suspended reads them later. Whether two ranks are connected both ends know, so
+// honest ranks agree on whose verdicts count.
 Rank FaultReporter::localising_rank(const std::vector<bool>& ended) const {
   for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
     const Link* link = engine_.link(Rank(rank));
     // A rank that leaves itself does not count the others that leave as ended.
     if (ended[static_cast<size_t>(rank)] || link->peer_said_goodbye()) continue;
     const auto& paths = link->paths();
-    if (std::ranges::any_of(paths, [](const auto& path) { return path->control_writable(); })) {
+    if (std::ranges::any_of(paths, [](const auto& path) { return path->state.connected(); })) {
       return Rank(rank);
     }
   }
@@ -411,14 +418,16 @@ void FaultReporter::on_probed(Rank requester, const ProbeAnswer& answer) {
       make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
 }
 
-void FaultReporter::pass_on(Rank by, const Verdict& verdict) {
-  // Apart from the verdicts that this rank makes.
-  const uint64_t subject = uint64_t{static_cast<uint32_t>(by.value()) + 1U} << 32 | verdict.number;
-  for (size_t i = 0; i < host_of_.size(); ++i) {
-    const Rank rank(static_cast<int32_t>(i));
-    Link* link = engine_.link(rank);
-    if (link == nullptr || rank == by) continue;
-    link->send_notice(make_notice(NoticeKind::verdict, subject, encode(verdict)));
+void FaultReporter::vouch(const VerdictTrust::Said& said, const std::vector<bool>& ended) {
+  std::vector<std::byte> body;
+  ByteWriter(body).put(static_cast<uint32_t>(said.by.value()));
+  const std::vector<std::byte> verdict = encode(said.verdict);
+  body.insert(body.end(), verdict.begin(), verdict.end());
+  const uint64_t of_rank = uint64_t{static_cast<uint32_t>(said.by.value())} << 32;
+  for (size_t rank = 0; rank < ended.size(); ++rank) {
+    Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    if (link == nullptr || ended[rank] || link->peer() == said.by) continue;
+    link->send_notice(make_notice(NoticeKind::vouch, of_rank | said.verdict.number, body));
   }
 }
 
@@ -436,10 +445,12 @@ void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended
 void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
   const bool localises = localising_rank(ended) == engine_.self();
   const auto tell = [&](const Verdict& verdict) {
-    localises ? announce_one(verdict, ended) : trust_.doubt(engine_.self(), verdict, now);
+    localises ? announce_one(verdict, ended) : trust_.hear(engine_.self(), verdict, now);
   };
-  for (const VerdictTrust::Said& said : trust_.settle(localises, now)) {
-    said.by == engine_.self() ? tell(said.verdict) : take(said.by, said.verdict, now);
+  const VerdictTrust::News news = trust_.settle(localises, now);
+  for (const VerdictTrust::Said& said : news.vouched) vouch(said, ended);
+  for (const VerdictTrust::Said& said : news.counted) {
+    said.by == engine_.self() ? tell(said.verdict) : take(said.verdict, now);
   }
   for (const Verdict& verdict : loss_localiser_.due(now)) tell(verdict);
   fault_localiser_.explain_by_loss(

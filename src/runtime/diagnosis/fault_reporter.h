@@ -1,5 +1,5 @@
 // Turns this rank's path events into the job's list of verdicts. Each rank reports to the lowest
-// rank that it has a control stream to. That localising rank makes the verdicts for all and sends
+// rank that it is connected to. That localising rank makes the verdicts for all and sends
 // them to every rank, so every rank holds the same list. It also asks ranks of some hosts to probe
 // which NICs reach each other.
 #pragma once
@@ -34,6 +34,7 @@ class FaultReporter {
   // rank.
   void on_observation(Rank peer, std::span<const std::byte> bytes);
   void on_verdict(Rank peer, std::span<const std::byte> bytes);
+  void on_vouch(Rank peer, std::span<const std::byte> bytes);
   void on_probe_request(Rank peer, std::span<const std::byte> bytes);
   void on_probe_answer(Rank peer, std::span<const std::byte> bytes);
   void on_losses(Rank peer, std::span<const std::byte> bytes);
@@ -72,8 +73,8 @@ class FaultReporter {
   NicName name_of(Rank rank, NicId nic) const;
   bool is_rank(Rank rank) const;
   bool is_nic_of(Rank rank, const NicName& name) const;
-  void take(Rank by, const Verdict& verdict, TimeNs now);
-  void pass_on(Rank by, const Verdict& verdict);
+  void take(const Verdict& verdict, TimeNs now);
+  void vouch(const VerdictTrust::Said& said, const std::vector<bool>& ended);
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
   void add(const Verdict& verdict);

@@ -3,82 +3,109 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 namespace {
 
-// A verdict of a rank that does not localise waits so long for the news that it does. An idle link
-// notices the loss of a control stream by its heartbeats, some seconds later than a busy one.
-constexpr TimeNs kDoubt = 5 * kSecond;
-constexpr size_t kDoubtfulMax = 64;
-// One fault makes few verdicts, and all who pass one on do so at once.
+// A verdict waits so long for the news that it counts. An idle link notices the loss of a control
+// stream by its heartbeats, some seconds later than a busy one.
+constexpr TimeNs kWait = 5 * kSecond;
+constexpr size_t kWaitingMax = 64;
+// One fault makes few verdicts, and all who make the same do so within seconds.
 constexpr size_t kCountedMax = 64;
-// A path that has been up for so long was up when the fault was found.
+// A path that has been connected for so long was so when the fault was found.
 constexpr TimeNs kSteady = 10 * kSecond;
 
 }  // namespace
 
 void VerdictTrust::look(const std::vector<bool>& ended, TimeNs now) {
   ended_ = &ended;
-  if (ready_at_ == kNever && engine_.ready()) ready_at_ = now;
+  if (ready_at_ == 0 && engine_.ready()) ready_at_ = now;
 }
 
-// Returns whether the rank may have a control stream to no lower rank, as far as this one can know.
-// A lower rank that this one has reached all the time is most probably reached by that rank too.
-// Where it is not, the lower rank makes the verdicts.
-bool VerdictTrust::may_localise(Rank rank, TimeNs now) const {
-  const auto steady = [&](const Path* path) {
+// Returns whether this rank and the peer have been connected all the time.
+bool VerdictTrust::steady(Rank peer, TimeNs now) const {
+  return std::ranges::any_of(engine_.link(peer)->paths(), [&](const Path* path) {
     const PathPhase phase = path->state.phase();
-    const bool up = phase == PathPhase::up || phase == PathPhase::suspect;
     const TimeNs since = path->state.up_since();
-    return up && path->control_writable() && (since <= ready_at_ || since <= now - kSteady);
-  };
-  for (int32_t lower = 0; lower < rank.value(); ++lower) {
-    if (ended_ != nullptr && (*ended_)[static_cast<size_t>(lower)]) continue;
-    const bool self = Rank(lower) == engine_.self();
-    const Link* link = engine_.link(self ? rank : Rank(lower));
-    if (self ? link->ends() : link->peer_said_goodbye()) continue;
-    if (std::ranges::any_of(link->paths(), steady)) return false;
-  }
-  return true;
+    const bool up = phase == PathPhase::up || phase == PathPhase::suspect;
+    return up && (since <= ready_at_ || since <= now - kSteady);
+  });
 }
 
 // A rank testifies against its own host in any case: a host that reaches no other localises by
 // itself, and the others hear of it when it is back.
-bool VerdictTrust::is_against_itself(Rank by, const Verdict& verdict) const {
-  return verdict.faulty.host == host_of_[static_cast<size_t>(by.value())] &&
+bool VerdictTrust::is_against_itself(const Said& said) const {
+  const Verdict& verdict = said.verdict;
+  return verdict.faulty.host == host_of_[static_cast<size_t>(said.by.value())] &&
          verdict.scope != Scope::pair && verdict.scope != Scope::rail;
 }
 
-bool VerdictTrust::counts(Rank by, const Verdict& verdict, TimeNs now) const {
-  return is_against_itself(by, verdict) || may_localise(by, now);
+bool VerdictTrust::counts(const Said& said, TimeNs now) const {
+  if (is_against_itself(said)) return true;
+  for (int32_t value = 0; value < said.by.value(); ++value) {
+    const Rank lower(value);
+    if (ended_ != nullptr && (*ended_)[static_cast<size_t>(value)]) continue;
+    if (std::ranges::find(said.vouchers, lower) != said.vouchers.end()) continue;
+    const bool self = lower == engine_.self();
+    const Rank peer = self ? said.by : lower;
+    const Link* link = engine_.link(peer);
+    if (self ? link->ends() : link->peer_said_goodbye()) continue;
+    if (steady(peer, now)) return false;
+  }
+  return true;
 }
 
 bool VerdictTrust::is_new(const Verdict& verdict) {
-  std::erase_if(doubtful_, [&](const Said& said) { return said.verdict == verdict; });
   if (std::ranges::find(counted_, verdict) != counted_.end()) return false;
   if (counted_.size() == kCountedMax) counted_.erase(counted_.begin());
   counted_.push_back(verdict);
   return true;
 }
 
-void VerdictTrust::doubt(Rank by, const Verdict& verdict, TimeNs now) {
-  if (doubtful_.size() < kDoubtfulMax) doubtful_.push_back({by, verdict, now + kDoubt});
+// Returns null when too many wait.
+VerdictTrust::Said* VerdictTrust::find_or_add(Rank by, const Verdict& verdict, TimeNs now) {
+  const auto found = std::ranges::find_if(
+      waiting_, [&](const Said& said) { return said.by == by && said.verdict == verdict; });
+  if (found != waiting_.end()) return &*found;
+  if (waiting_.size() == kWaitingMax) return nullptr;
+  waiting_.push_back({by, verdict, now + kWait, false, false, {}});
+  return &waiting_.back();
 }
 
-std::vector<VerdictTrust::Said> VerdictTrust::settle(bool localises, TimeNs now) {
-  std::vector<Said> good;
-  std::erase_if(doubtful_, [&](const Said& said) {
+void VerdictTrust::hear(Rank by, const Verdict& verdict, TimeNs now) {
+  if (Said* said = find_or_add(by, verdict, now)) said->heard = true;
+}
+
+void VerdictTrust::on_vouch(Rank voucher, Rank by, const Verdict& verdict, TimeNs now) {
+  if (voucher >= by) return;
+  Said* said = find_or_add(by, verdict, now);
+  if (said == nullptr || std::ranges::find(said->vouchers, voucher) != said->vouchers.end()) return;
+  said->vouchers.push_back(voucher);
+}
+
+VerdictTrust::News VerdictTrust::settle(bool localises, TimeNs now) {
+  News news;
+  std::erase_if(waiting_, [&](Said& said) {
     const bool mine = said.by == engine_.self();
-    if (mine ? localises : counts(said.by, said.verdict, now)) {
-      good.push_back(said);
+    const bool needs_word = said.heard && said.by > engine_.self() && !is_against_itself(said);
+    if (needs_word && !said.vouched && !steady(said.by, now) &&
+        !mutated(Mutant::verdict_unvouched)) {
+      said.vouched = true;
+      news.vouched.push_back(said);
+    }
+    if (said.heard && (mine ? localises : counts(said, now))) {
+      news.counted.push_back(said);
       return true;
     }
     if (now < said.until) return false;
-    R2CCL_LOG(info, "a verdict of rank %d does not count: it does not localise", said.by.value());
+    if (said.heard) {
+      R2CCL_LOG(info, "a verdict of rank %d does not count: it does not localise", said.by.value());
+    }
     return true;
   });
-  return good;
+  return news;
 }
 
 }  // namespace r2ccl

@@ -1,9 +1,8 @@
-// Whether a rank's verdicts count here. A rank of the job may be faulty, so they do only while it
-// can be the localising rank: the lowest one that it has a control stream to is itself. Ranks learn
-// of a lost stream at different times, so a verdict that does not count yet waits for the news.
-// Also this rank's own: a report may reach it before it knows that it localises, or by mistake.
-// Only the two ends of a link know whether it was lost. So a lower rank that a verdict counts for
-// passes it on: then it counts for those that reach that rank too.
+// Whether the verdicts of a rank count here. A rank of the job may be faulty, so they do only while
+// it can be the localising rank: it is connected to no lower rank. Only the two ends of a link know
+// whether they are connected, and they learn of a loss at different times. So a verdict waits until
+// it counts for each lower rank: this one is not connected to that rank either, or that rank
+// vouches. Also this rank's own waits: a report may reach it before it knows that it localises.
 #pragma once
 
 #include <vector>
@@ -21,6 +20,13 @@ class VerdictTrust {
     Rank by;
     Verdict verdict;
     TimeNs until = kNever;
+    bool heard = false;    // from that rank itself
+    bool vouched = false;  // by this rank
+    std::vector<Rank> vouchers;
+  };
+  struct News {
+    std::vector<Said> counted;
+    std::vector<Said> vouched;  // this rank must tell all others that they count for it
   };
   // `host_of`: by rank; must outlive this object.
   VerdictTrust(ProgressEngine& engine, const std::vector<uint32_t>& host_of)
@@ -28,30 +34,28 @@ class VerdictTrust {
 
   // Records the ranks that have left or died; the vector must outlive this object.
   void look(const std::vector<bool>& ended, TimeNs now);
-  bool counts(Rank by, const Verdict& verdict, TimeNs now) const;
-  // Returns whether this rank must pass the verdict of another one on.
-  bool passes_on(Rank by, const Verdict& verdict) const {
-    return by > engine_.self() && !is_against_itself(by, verdict);
-  }
-  // Records a verdict that counts, or that this rank makes. Returns whether it is new: several ranks
-  // may make it, or pass it on.
+  // Take the verdict of a rank, and the word of a lower one that it counts there.
+  void hear(Rank by, const Verdict& verdict, TimeNs now);
+  void on_vouch(Rank voucher, Rank by, const Verdict& verdict, TimeNs now);
+  // Returns the verdicts that count from now on or need this rank's word, and forgets old ones.
+  // `localises`: this rank does.
+  News settle(bool localises, TimeNs now);
+  // Records a verdict that counts, or that this rank makes. Returns whether it is new: several
+  // ranks may make it.
   bool is_new(const Verdict& verdict);
-  // Keeps a verdict that does not count yet.
-  void doubt(Rank by, const Verdict& verdict, TimeNs now);
-  // Returns the kept verdicts that count by now, and forgets those and the old ones. `localises`:
-  // this rank does.
-  std::vector<Said> settle(bool localises, TimeNs now);
-  TimeNs next_timeout() const { return doubtful_.empty() ? kNever : doubtful_.front().until; }
+  TimeNs next_timeout() const { return waiting_.empty() ? kNever : waiting_.front().until; }
 
  private:
-  bool may_localise(Rank rank, TimeNs now) const;
-  bool is_against_itself(Rank by, const Verdict& verdict) const;
+  bool steady(Rank peer, TimeNs now) const;
+  bool counts(const Said& said, TimeNs now) const;
+  bool is_against_itself(const Said& said) const;
+  Said* find_or_add(Rank by, const Verdict& verdict, TimeNs now);
 
   ProgressEngine& engine_;
   const std::vector<uint32_t>& host_of_;
   const std::vector<bool>* ended_ = nullptr;  // null: none so far
-  TimeNs ready_at_ = kNever;                  // when all links were up
-  std::vector<Said> doubtful_;                // oldest first
+  TimeNs ready_at_ = 0;                       // when all links were up; 0: not yet
+  std::vector<Said> waiting_;                 // oldest first
   std::vector<Verdict> counted_;              // the latest ones, oldest first
 };
 

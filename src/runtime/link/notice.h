@@ -13,7 +13,7 @@ namespace r2ccl {
 enum class NoticeKind : uint8_t {
   failure = 1,         // the sender's communicator has failed: a Code, text of the root cause
   observation = 2,     // to the localising rank; subject: the path, or the peer that is gone
-  verdict = 3,         // from the localising rank, or passed on by a lower one; subject: its number
+  verdict = 3,         // from the localising rank; subject: its number
   address = 4,         // a NIC of the sender has a new address; subject: the NIC
   calls = 5,           // the sender's latest calls: a CallReport; subject: its reason
   status_request = 6,  // asks for the receiver's status. The number of the question (4 bytes)
@@ -29,6 +29,7 @@ enum class NoticeKind : uint8_t {
   host_report = 15,   // to the lowest living rank: a HostReport of the NICs of the sender's host
   costs = 16,         // to rank 0: the sender's times of the patterns; from rank 0: the costs
   silent = 17,        // nothing comes from a rank, so ask it too; subject: the rank
+  vouch = 18,  // the verdict of a higher rank (4 bytes) counts; subject: the rank, its number
 };
 
 // A newer notice of the same kind and `subject` replaces an older one. Each kind defines its

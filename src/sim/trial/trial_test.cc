@@ -94,6 +94,13 @@ INSTANTIATE_TEST_SUITE_P(ViewAfterALeave, KeptSeedTest, testing::Values<uint64_t
 INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
                          testing::Values<uint64_t>(2605, 3624, 3827));
 
+// Ranks decided alone whether a verdict counts that is not by the lowest rank of all.
+INSTANTIATE_TEST_SUITE_P(VerdictsOfHigherRanks, KeptSeedTest,
+                         testing::Values<uint64_t>(42282, 4565057, 34760, 34803, 6345176, 43947));
+
+// The peer told the loss of a NIC, and was killed a moment later.
+INSTANTIATE_TEST_SUITE_P(DeathAfterANic, KeptSeedTest, testing::Values<uint64_t>(184493, 184579));
+
 // With operators, and with callers that abort or disagree.
 TEST(Trial, OfASeedWithPeopleKeepsEveryRule) {
   std::set<std::string> covered;
