@@ -169,12 +169,15 @@ IoResult Flow::send(int side, std::span<const iovec> slices) {
   return result;
 }
 
-// Expects the reader of a tampered frame to give up this connection.
+// Expects the reader of a tampered frame, or its writer, to give up this connection. A relay passes
+// the bytes on, and may not hear that the far end has given it up.
 void Flow::expect_notice(int reader) {
   Engine& engine = network_.engine();
   engine.at(engine.now() + kNoticeTime, [&network = network_, id = id_, reader] {
     const Flow* flow = network.find(id);
-    if (flow != nullptr && flow->state(reader) == SideState::established) network.note_unnoticed();
+    if (flow == nullptr) return;
+    const auto in_use = [&](int side) { return flow->state(side) == SideState::established; };
+    if (in_use(reader) && in_use(1 - reader)) network.note_unnoticed();
   });
 }
 
