@@ -45,8 +45,8 @@ fuzz:  ## each fuzzer for 20 s, from its stored corpus
 	@scripts/install-deps.sh --lint
 	scripts/run-fuzzers.sh
 
-unit: deps  ## the unit tests alone, release
-	@python3 -B scripts/run-tests.py -j $(JOBS) units
+unit: deps  ## all unit tests, release
+	@python3 -B scripts/run-tests.py -j $(JOBS) unit
 
 mutants: deps  ## break each rule in turn: the simulation must find it (1000 seeds each at most)
 	scripts/mutants.py -j $(JOBS)

@@ -5,8 +5,7 @@
                                    table of docs/testing.md
     nightly.py --list              prints the slices, and which one is due
 
-Steps that take longer are cut into pieces; the commit's hash picks the piece. Each slice ends with
-seeds that no fixed test has, also by the hash, until the 4 minutes are over.
+Steps that take longer are cut into pieces; the commit's hash picks the piece.
 
 The table is the memory of which slice ran when. While somebody keeps it (its newest row is not two
 days older than the commit), the slice that ran longest ago is due, and the hash decides among equals:
@@ -25,7 +24,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "testing.md"
-BUDGET_S = 240
 KEPT_DAYS = 2
 BEGIN, END = "<!-- slices: written by scripts/nightly.py -->", "<!-- end of slices -->"
 HEAD = ("| slice | steps | last run, UTC | commit | result | seconds |", "|---|---|---|---|---|---|")
@@ -56,16 +54,17 @@ def slices(number):
                 f"{number % CONDITIONS}",
                 f"python3 -B bench/soak.py --r2ccl build/r2ccl --minutes 1 --seed {number}",
                 steps("rare")),
+        "seeds": seeds(number),
         "mutants": (f"scripts/mutants.py --piece {number % MUTANT_PIECES}/{MUTANT_PIECES}",),
     }
 
 
-def fresh_seeds(number, seconds):
-    """Returns the commands that run seeds which no fixed test has, of each of the three kinds."""
-    firsts = (1001 + number % 98 * 1000, 104001 + number % 95 * 1000,
-              1_000_001 + number % 9000 * 1000)
-    return [f"build/r2ccl sim fuzz --seeds {first}..{first + 999} --seconds {seconds / 3:.0f}"
-            for first in firsts]
+def seeds(number):
+    """Returns the commands that run a piece of the nightly seeds, of each of the three kinds."""
+    pieces = ((1001 + number % 99 * 1000, 100), (103701 + number % 8 * 1000, 70),
+              (200301 + number % 2 * 1000, 60))
+    return tuple(f"build/r2ccl sim fuzz --seeds {first}..{first + 999} --seconds {seconds}"
+                 for first, seconds in pieces)
 
 
 def git(*arguments):
@@ -120,16 +119,6 @@ def run(line):
                           check=False).returncode
 
 
-def run_slice(commands, number):
-    """Returns the commands that failed. 77 means that a command cannot run on this machine."""
-    began = time.monotonic()
-    failed = [line for line in commands if run(line) not in (0, 77)]
-    left = BUDGET_S - (time.monotonic() - began)
-    if left > 15 and (ROOT / "build" / "r2ccl").exists():
-        failed += [line for line in fresh_seeds(number, left) if run(line) != 0]
-    return failed
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("slice", nargs="?", help="the slice; default: the one that is due")
@@ -150,7 +139,8 @@ def main():
     print(f"=== slice {chosen} of {len(known)}, at commit {name}", flush=True)
     os.environ.setdefault("R2CCL_FUZZ_SECONDS", "2")
     began = time.monotonic()
-    failed = run_slice(known[chosen], number)
+    # 77: it cannot run on this machine.
+    failed = [line for line in known[chosen] if run(line) not in (0, 77)]
     took = time.monotonic() - began
     cells = [f"`{chosen}`", "; ".join(f"`{line}`" for line in known[chosen]),
              f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M}", name[:10],

@@ -67,7 +67,8 @@ STEPS = {
     # These steps run beside another that compiles in the same folder, so they compile nothing.
     "process": release("-LE", "unit|long|nightly", targets=()),
     "torch_beside": script("scripts/torch-test.sh"),
-    "units": release("-L", "unit", "-LE", "long"),
+    # The others run under sanitizers, in which they find more (step asan).
+    "units": release("-L", "unit", "-LE", "long|sanitized", targets=("sim_test", "tools_test")),
     "long": release("-L", "long"),
     "rare": release("-L", "nightly", "-E", "^install"),
     "packages": release("-R", "^install", targets=("r2ccl_command",)),
@@ -116,9 +117,9 @@ SUITES = {
 }
 
 LEFT_OUT = {
-    "test": "Left out: AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer, most simulated "
-            "seeds, clang-format,\nclang-tidy, the count of instructions, tests that take long, the "
-            "torch backend. `make check` runs these.",
+    "test": "Left out: the unit tests of the library's parts and all else under sanitizers, most "
+            "simulated seeds,\nclang-format, clang-tidy, the count of instructions, tests that take "
+            "long, the torch backend. `make check`\nruns these.",
     "check": "Left out: the fuzzers, SimGrid's times of plans, the installed files, 111,550 simulated "
              "seeds, all conditions,\nthe soak, all mutants, torch's own tests, sizes beyond 32 bits, "
              "most places of a failed allocation.\n`make nightly` runs these.",
