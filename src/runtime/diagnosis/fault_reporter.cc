@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/mutant.h"
 #include "protocol/diagnosis/fault_localiser_facts.h"
-#include "protocol/wire/byte_io.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
@@ -153,21 +152,6 @@ void FaultReporter::on_verdict(Rank peer, std::span<const std::byte> bytes) {
   if (!verdict.ok()) return;
   if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
   trust_.hear(peer, verdict.value(), clock_.now());
-}
-
-void FaultReporter::on_vouch(Rank peer, std::span<const std::byte> bytes) {
-  ByteReader in(bytes);
-  const Rank by(static_cast<int32_t>(in.get<uint32_t>()));
-  if (in.bad() || !is_rank(by)) return;
-  const auto verdict = decode_verdict(bytes.subspan(sizeof(uint32_t)));
-  if (verdict.ok()) trust_.on_vouch(peer, by, verdict.value(), clock_.now());
-}
-
-void FaultReporter::take(const Verdict& verdict, TimeNs now) {
-  if (!trust_.is_new(verdict)) return;
-  add(verdict);
-  loss_localiser_.on_verdict(verdict, now);
-  fault_localiser_.on_verdict(verdict, now);
 }
 
 std::string FaultReporter::words_for(const Verdict& verdict) const {
@@ -418,19 +402,6 @@ void FaultReporter::on_probed(Rank requester, const ProbeAnswer& answer) {
       make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
 }
 
-void FaultReporter::vouch(const VerdictTrust::Said& said, const std::vector<bool>& ended) {
-  std::vector<std::byte> body;
-  ByteWriter(body).put(static_cast<uint32_t>(said.by.value()));
-  const std::vector<std::byte> verdict = encode(said.verdict);
-  body.insert(body.end(), verdict.begin(), verdict.end());
-  const uint64_t of_rank = uint64_t{static_cast<uint32_t>(said.by.value())} << 32;
-  for (size_t rank = 0; rank < ended.size(); ++rank) {
-    Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
-    if (link == nullptr || ended[rank] || link->peer() == said.by) continue;
-    link->send_notice(make_notice(NoticeKind::vouch, of_rank | said.verdict.number, body));
-  }
-}
-
 void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended) {
   verdict.number = static_cast<uint32_t>(place_of(verdict));
   // A rank that was cut off may have found the same.
@@ -447,10 +418,14 @@ void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
   const auto tell = [&](const Verdict& verdict) {
     localises ? announce_one(verdict, ended) : trust_.hear(engine_.self(), verdict, now);
   };
-  const VerdictTrust::News news = trust_.settle(localises, now);
-  for (const VerdictTrust::Said& said : news.vouched) vouch(said, ended);
-  for (const VerdictTrust::Said& said : news.counted) {
-    said.by == engine_.self() ? tell(said.verdict) : take(said.verdict, now);
+  for (const VerdictTrust::Said& said : trust_.settle(localises, now)) {
+    if (said.by == engine_.self()) {
+      tell(said.verdict);
+    } else if (trust_.is_new(said.verdict)) {
+      add(said.verdict);
+      loss_localiser_.on_verdict(said.verdict, now);
+      fault_localiser_.on_verdict(said.verdict, now);
+    }
   }
   for (const Verdict& verdict : loss_localiser_.due(now)) tell(verdict);
   fault_localiser_.explain_by_loss(

@@ -34,7 +34,9 @@ class FaultReporter {
   // rank.
   void on_observation(Rank peer, std::span<const std::byte> bytes);
   void on_verdict(Rank peer, std::span<const std::byte> bytes);
-  void on_vouch(Rank peer, std::span<const std::byte> bytes);
+  void on_vouch(Rank peer, std::span<const std::byte> bytes) {
+    trust_.on_vouch(peer, bytes, clock_.now());
+  }
   void on_probe_request(Rank peer, std::span<const std::byte> bytes);
   void on_probe_answer(Rank peer, std::span<const std::byte> bytes);
   void on_losses(Rank peer, std::span<const std::byte> bytes);
@@ -54,6 +56,7 @@ class FaultReporter {
   void check_invariants() const {
     fault_localiser_.check_invariants();
     loss_localiser_.check_invariants();
+    trust_.check_invariants();
   }
 
  private:
@@ -73,8 +76,6 @@ class FaultReporter {
   NicName name_of(Rank rank, NicId nic) const;
   bool is_rank(Rank rank) const;
   bool is_nic_of(Rank rank, const NicName& name) const;
-  void take(const Verdict& verdict, TimeNs now);
-  void vouch(const VerdictTrust::Said& said, const std::vector<bool>& ended);
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
   void add(const Verdict& verdict);

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/mutant.h"
+#include "protocol/wire/byte_io.h"
+#include "runtime/link/notice.h"
 
 namespace r2ccl {
 namespace {
@@ -64,6 +67,13 @@ bool VerdictTrust::is_new(const Verdict& verdict) {
   return true;
 }
 
+void VerdictTrust::check_invariants() const {
+  R2CCL_CHECK(waiting_.size() <= kWaitingMax && counted_.size() <= kCountedMax);
+  for (const Said& said : waiting_) {
+    for (const Rank voucher : said.vouchers) R2CCL_CHECK(voucher < said.by);
+  }
+}
+
 // Returns null when too many wait.
 VerdictTrust::Said* VerdictTrust::find_or_add(Rank by, const Verdict& verdict, TimeNs now) {
   const auto found = std::ranges::find_if(
@@ -78,25 +88,44 @@ void VerdictTrust::hear(Rank by, const Verdict& verdict, TimeNs now) {
   if (Said* said = find_or_add(by, verdict, now)) said->heard = true;
 }
 
-void VerdictTrust::on_vouch(Rank voucher, Rank by, const Verdict& verdict, TimeNs now) {
-  if (voucher >= by) return;
-  Said* said = find_or_add(by, verdict, now);
-  if (said == nullptr || std::ranges::find(said->vouchers, voucher) != said->vouchers.end()) return;
-  said->vouchers.push_back(voucher);
+void VerdictTrust::on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs now) {
+  ByteReader in(bytes);
+  const auto by = in.get<uint32_t>();
+  if (in.bad() || by >= host_of_.size() || static_cast<int64_t>(by) <= peer.value()) return;
+  const auto verdict = decode_verdict(bytes.subspan(sizeof by));
+  if (!verdict.ok()) return;
+  Said* said = find_or_add(Rank(static_cast<int32_t>(by)), verdict.value(), now);
+  if (said == nullptr || std::ranges::find(said->vouchers, peer) != said->vouchers.end()) return;
+  said->vouchers.push_back(peer);
 }
 
-VerdictTrust::News VerdictTrust::settle(bool localises, TimeNs now) {
-  News news;
+// Tells every other rank, once, that the verdict counts for this one.
+void VerdictTrust::vouch(Said& said, TimeNs now) {
+  if (said.vouched || !said.heard || said.by <= engine_.self()) return;
+  if (is_against_itself(said) || steady(said.by, now)) return;
+  if (mutated(Mutant::verdict_unvouched)) return;
+  said.vouched = true;
+  const auto by = static_cast<uint32_t>(said.by.value());
+  std::vector<std::byte> body;
+  ByteWriter(body).put(by);
+  const std::vector<std::byte> verdict = encode(said.verdict);
+  body.insert(body.end(), verdict.begin(), verdict.end());
+  for (size_t rank = 0; rank < host_of_.size(); ++rank) {
+    Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    const bool gone = ended_ != nullptr && (*ended_)[rank];
+    if (link == nullptr || gone || link->peer() == said.by) continue;
+    const uint64_t subject = uint64_t{by} << 32 | said.verdict.number;
+    link->send_notice(make_notice(NoticeKind::vouch, subject, body));
+  }
+}
+
+std::vector<VerdictTrust::Said> VerdictTrust::settle(bool localises, TimeNs now) {
+  std::vector<Said> good;
   std::erase_if(waiting_, [&](Said& said) {
     const bool mine = said.by == engine_.self();
-    const bool needs_word = said.heard && said.by > engine_.self() && !is_against_itself(said);
-    if (needs_word && !said.vouched && !steady(said.by, now) &&
-        !mutated(Mutant::verdict_unvouched)) {
-      said.vouched = true;
-      news.vouched.push_back(said);
-    }
+    vouch(said, now);
     if (said.heard && (mine ? localises : counts(said, now))) {
-      news.counted.push_back(said);
+      good.push_back(said);
       return true;
     }
     if (now < said.until) return false;
@@ -105,7 +134,7 @@ VerdictTrust::News VerdictTrust::settle(bool localises, TimeNs now) {
     }
     return true;
   });
-  return news;
+  return good;
 }
 
 }  // namespace r2ccl

@@ -5,6 +5,8 @@
 // vouches. Also this rank's own waits: a report may reach it before it knows that it localises.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -24,31 +26,29 @@ class VerdictTrust {
     bool vouched = false;  // by this rank
     std::vector<Rank> vouchers;
   };
-  struct News {
-    std::vector<Said> counted;
-    std::vector<Said> vouched;  // this rank must tell all others that they count for it
-  };
   // `host_of`: by rank; must outlive this object.
   VerdictTrust(ProgressEngine& engine, const std::vector<uint32_t>& host_of)
       : engine_(engine), host_of_(host_of) {}
 
   // Records the ranks that have left or died; the vector must outlive this object.
   void look(const std::vector<bool>& ended, TimeNs now);
-  // Take the verdict of a rank, and the word of a lower one that it counts there.
   void hear(Rank by, const Verdict& verdict, TimeNs now);
-  void on_vouch(Rank voucher, Rank by, const Verdict& verdict, TimeNs now);
-  // Returns the verdicts that count from now on or need this rank's word, and forgets old ones.
-  // `localises`: this rank does.
-  News settle(bool localises, TimeNs now);
+  // Handles the body of a notice: the verdict of a higher rank counts for the peer.
+  void on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs now);
+  // Vouches for the verdicts that count for this rank. Returns those that count from now on, and
+  // forgets old ones. `localises`: this rank does.
+  std::vector<Said> settle(bool localises, TimeNs now);
   // Records a verdict that counts, or that this rank makes. Returns whether it is new: several
   // ranks may make it.
   bool is_new(const Verdict& verdict);
+  void check_invariants() const;
   TimeNs next_timeout() const { return waiting_.empty() ? kNever : waiting_.front().until; }
 
  private:
   bool steady(Rank peer, TimeNs now) const;
   bool counts(const Said& said, TimeNs now) const;
   bool is_against_itself(const Said& said) const;
+  void vouch(Said& said, TimeNs now);
   Said* find_or_add(Rank by, const Verdict& verdict, TimeNs now);
 
   ProgressEngine& engine_;

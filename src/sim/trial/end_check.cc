@@ -1,16 +1,45 @@
 #include "sim/trial/end_check.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace r2ccl::sim {
 namespace {
+
+// Both sides of a partition make verdicts, so the order may differ.
+std::multiset<std::string> verdicts_of(SimRank& node) {
+  std::multiset<std::string> texts;
+  for (const Verdict& verdict : node.fault_reporter().verdicts()) {
+    texts.insert(std::to_string(verdict.wall) + " " + describe(verdict));
+  }
+  return texts;
+}
+
+std::vector<std::string> only_in(const std::multiset<std::string>& mine,
+                                 const std::multiset<std::string>& others) {
+  std::vector<std::string> only;
+  std::ranges::set_difference(mine, others, std::back_inserter(only));
+  return only;
+}
 
 bool is_in_order(SimRank& node) {
   return !node.left() && !node.failed() && node.runtime->views() != nullptr;
 }
 
 }  // namespace
+
+std::string describe(const Verdict& verdict) {
+  const auto name = [](const NicName& nic) {
+    return "h" + std::to_string(nic.host) + (nic.nic.empty() ? "" : " " + nic.nic);
+  };
+  std::string text =
+      std::string("verdict: ") + to_string(verdict.scope) + " " + name(verdict.faulty);
+  if (verdict.scope == Scope::pair) text += " and " + name(verdict.other);
+  return text + ", " + to_string(verdict.kind);
+}
 
 std::string paths_not_up(Cluster& cluster, const IsAlive& is_alive) {
   std::string all;
@@ -58,6 +87,20 @@ std::string differing_plans(Cluster& cluster) {
     }
   }
   return {};
+}
+
+std::vector<std::string> differing_verdicts(Cluster& cluster) {
+  std::vector<std::string> all;
+  const auto first = verdicts_of(cluster.node(0));
+  for (int rank = 1; rank < cluster.size(); ++rank) {
+    const auto own = verdicts_of(cluster.node(rank));
+    const std::string name = "rank " + std::to_string(rank);
+    for (const std::string& text : only_in(own, first)) {
+      all.push_back(name + " has, and rank 0 has not: " + text);
+    }
+    for (const std::string& text : only_in(first, own)) all.push_back(name + " lacks: " + text);
+  }
+  return all;
 }
 
 }  // namespace r2ccl::sim

@@ -4,10 +4,13 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "sim/cluster/cluster.h"
 
 namespace r2ccl::sim {
+
+std::string describe(const Verdict& verdict);
 
 using IsAlive = std::function<bool(int rank)>;
 
@@ -18,5 +21,7 @@ bool views_whole(Cluster& cluster);
 // Returns the difference between two ranks that have begun as many collectives; empty: none. The
 // chain of a rank's calls holds the hash of each plan, and so each view.
 std::string differing_plans(Cluster& cluster);
+// Returns the verdicts that one rank has and rank 0 has not, or the reverse, in words.
+std::vector<std::string> differing_verdicts(Cluster& cluster);
 
 }  // namespace r2ccl::sim

@@ -245,13 +245,8 @@ class Trial {
                                     cluster_.now() + kReturnBound)) {
       violated("all NICs are back, and the plans do not follow");
     }
+    for (const std::string& text : differing_verdicts(cluster_)) violated(text);
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
-      for (const std::string& verdict : only_in(verdicts_of(rank), verdicts_of(0))) {
-        violated("rank " + std::to_string(rank) + " alone holds a verdict: " + verdict);
-      }
-      for (const std::string& verdict : only_in(verdicts_of(0), verdicts_of(rank))) {
-        violated("rank " + std::to_string(rank) + " lacks a verdict: " + verdict);
-      }
       for (int peer = 0; peer < scenario_.hosts; ++peer) {
         if (rank != peer) check_addresses(rank, peer);
       }
@@ -286,22 +281,6 @@ class Trial {
       }
     }
     return true;
-  }
-
-  // Both sides of a partition make verdicts, so the order may differ.
-  std::multiset<std::string> verdicts_of(int rank) {
-    std::multiset<std::string> texts;
-    for (const Verdict& verdict : cluster_.node(rank).fault_reporter().verdicts()) {
-      texts.insert(std::to_string(verdict.wall) + " " + describe(verdict));
-    }
-    return texts;
-  }
-
-  static std::vector<std::string> only_in(const std::multiset<std::string>& mine,
-                                          const std::multiset<std::string>& others) {
-    std::vector<std::string> only;
-    std::ranges::set_difference(mine, others, std::back_inserter(only));
-    return only;
   }
 
   void check_addresses(int rank, int of) {
@@ -342,8 +321,9 @@ class Trial {
       const TimeNs at = verdict.wall - (cluster_.world().clock().wall() - cluster_.now());
       if (at < began_) continue;
       out_.covered.insert(std::string("verdict ") + to_string(verdict.scope));
-      note_verdict(at, describe(verdict));
-      if (!oracle_.deserved(verdict, at)) violated(describe(verdict) + " is accused, and innocent");
+      note_verdict(at, sim::describe(verdict));
+      if (!oracle_.deserved(verdict, at))
+        violated(sim::describe(verdict) + " is accused, and innocent");
     }
   }
 
@@ -352,16 +332,6 @@ class Trial {
     const auto same = [&](const TrialNote& n) { return n.at == at - began_ && n.text == text; };
     if (with_notes_ && std::ranges::none_of(out_.notes, same))
       out_.notes.push_back({at - began_, -1, text});
-  }
-
-  static std::string describe(const Verdict& verdict) {
-    const auto name = [](const NicName& nic) {
-      return "h" + std::to_string(nic.host) + (nic.nic.empty() ? "" : " " + nic.nic);
-    };
-    std::string text =
-        std::string("verdict: ") + to_string(verdict.scope) + " " + name(verdict.faulty);
-    if (verdict.scope == Scope::pair) text += " and " + name(verdict.other);
-    return text + ", " + to_string(verdict.kind);
   }
 
   // A path that only small packets pass must not be taken for whole.
