@@ -22,9 +22,9 @@ def _version_of(module):
 def nics(loaded):
     """Returns the NICs that a group of this process would use."""
     from r2ccl.communicator import Communicator, Config
-    name = f"r2ccl.info {uuid.uuid4().hex[:8]}"
-    communicator = Communicator.create(loaded, Communicator.unique_id(loaded), 1, 0,
-                                       Config(name=name), 20_000)
+    config = Config(name=f"r2ccl.info {uuid.uuid4().hex[:8]}")
+    identity = Communicator.public_id(loaded, config, 20_000)
+    communicator = Communicator.create(loaded, identity, 1, 0, config, 20_000)
     try:
         return json.loads(communicator.report()).get("nics", [])
     finally:
