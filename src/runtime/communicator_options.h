@@ -30,8 +30,8 @@ struct CommunicatorOptions {
   // them.
   std::optional<PlanCosts> plan_costs{};
   View first_view{};  // that of the communicator that it comes from
-  // Returns an error once it is in vain to wait for the other ranks at the start. None: never. Any
-  // thread may call it, also under the lock of the driver.
+  // Returns an error when the other ranks can no longer arrive. None: they always can. Any thread
+  // may call it, also under the lock of the driver.
   std::function<Status()> in_vain{};
 };
 

@@ -127,8 +127,8 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // tagged message no Recv, else says goodbye to every peer. Legal when no other operation is
   // unfinished.
   void begin_goodbye();
-  // This rank makes no more calls, and waits for some. A rank whose calls these can never match, or
-  // the other way round, fails.
+  // Ends the calls of this rank, though some are unfinished. If the calls of two ranks can never
+  // match, the job fails.
   void close_calls() { waits_->close(); }
   bool leaving() const { return leaving_; }
   // True: the caller cannot begin this rank's goodbye now, because he waits for the end of another

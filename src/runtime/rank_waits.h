@@ -56,7 +56,7 @@ class RankWaits {
   std::string words_for(const Blocker& blocker) const;
   // Returns the cause of the wait for one of calls(), or for a call that is queued behind it.
   WaitCause cause_of(const PendingCall& call, const std::vector<Waiting>& calls) const;
-  // Whether calls() may say something else than at the last call of this.
+  // Returns whether the result of calls() may have changed since the last take_changed().
   bool take_changed() { return std::exchange(changed_, false); }
 
  private:

@@ -87,7 +87,7 @@ class PlanSimulation {
  private:
   static int fail(const Status& status) { return report_error("sim plan", status); }
 
-  // A lack of memory that the system tells is no matter of the option.
+  // Running out of memory is not an error of --memory.
   static Status explained(const Status& status) {
     return status.code() == Code::invalid_argument ? status.with_context("--memory") : status;
   }

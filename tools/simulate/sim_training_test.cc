@@ -40,7 +40,7 @@ TEST(SimTraining, AWrongOptionIsNamed) {
       {[](TrainingOptions& o) { o.hosts.model = "1t"; }, "--model: no model '1t'; there are"},
       {[](TrainingOptions& o) { o.hosts.nic_rate = "fast"; }, "--nic-rate: 'fast' is no rate"},
       {[](TrainingOptions& o) { o.hosts.intra_rate = "0"; }, "--intra-rate: '0' is no rate"},
-      {[](TrainingOptions& o) { o.hosts.latency_us = -1; }, "a latency is zero or more"},
+      {[](TrainingOptions& o) { o.hosts.latency_us = -1; }, "a latency must be 0 or more"},
       {[](TrainingOptions& o) { o.pipeline = 3; }, "pipelines of 3 hosts do not fill 4 hosts"},
       {[](TrainingOptions& o) { o.bucket = "1K"; }, "--bucket: '1K' is no size from 1M"},
       {[](TrainingOptions& o) { o.failures = 33; }, "--failures: the hosts have fewer NICs"},

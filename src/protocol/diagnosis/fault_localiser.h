@@ -278,7 +278,7 @@ class FaultLocaliser {
   uint32_t last_question_ = 0;
   std::map<uint32_t, Question> questions_;  // at most kQuestionsMax, numbered up to last_question_
   std::map<Pair, Reached> reached_;
-  // Named and not seen to work again: their failed probes are no news.
+  // NICs with a verdict that have not recovered; further failed probes add nothing.
   std::set<NicName> broken_nics_;
   std::set<Pair> broken_pairs_;
   // Lost pairs of a verdict that names no NIC. For a while they remain evidence against both ends.

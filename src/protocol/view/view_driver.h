@@ -23,8 +23,8 @@ class ViewDriver {
  public:
   // The time for the reports of one fault to come in.
   static constexpr TimeNs kSettle = 10 * kMillisecond;
-  // For so long a slow NIC of the first view counts as slow that no report names. A new
-  // communicator has not seen the NIC's highest rate, so it may never find that out itself.
+  // The slow NICs of the first view stay slow for this time, even if no report names them. A new
+  // communicator has not seen such a NIC's highest rate, so it may never find out by itself.
   static constexpr TimeNs kFirstRates = RateWatch::kMemory * RateWatch::kWindow;
 
   // `first`: the rates of each host by the view that is in force at the start, all of the same

@@ -56,7 +56,7 @@ class ProcessEngine final : private EventHandler {
   // Returns when the next turn is due if nothing happens: absolute.
   TimeNs next_timeout() const;
   bool busy() const;
-  // The turn itself has failed, in no member: all members do.
+  // An exception outside any member fails every member.
   void on_exception(const std::exception& error) noexcept;
 
   Transport& transport() { return transport_; }

@@ -256,7 +256,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   size_t relay_turn_ = 0;      // of the next attempt to find a rank that relays
   size_t relay_asked_ = 0;     // attempts of this search that failed
   bool relay_sought_ = false;  // a search is on
-  bool relay_missed_ = false;  // the log has it that no rank relays
+  bool relay_missed_ = false;  // already logged that no rank relays
 };
 
 }  // namespace r2ccl

@@ -34,7 +34,7 @@ Status check_fabric(const FluidFabric& fabric, size_t hosts) {
   }
   for (const double latency : {fabric.latency_s, fabric.intra_latency_s}) {
     if (!std::isfinite(latency) || latency < 0)
-      return bad_fabric("a latency is zero or more seconds");
+      return bad_fabric("a latency must be 0 or more seconds");
   }
   if (!std::isfinite(fabric.oversubscription) || fabric.oversubscription < 1) {
     return bad_fabric("an oversubscription is a factor of 1 or more");

@@ -449,7 +449,7 @@ TEST(FluidTest, ANetworkThatCannotBeIsAnError) {
   EXPECT_EQ(error(plans, fabric), "the rates name 1 hosts, and there are 2");
   fabric.rates = {HostRates(2), HostRates(1)};
   EXPECT_EQ(error(plans, fabric), "host 0 has rates for 2 NICs, and a host has 1");
-  EXPECT_EQ(error(plans, fabric_with(-1)), "a latency is zero or more seconds");
+  EXPECT_EQ(error(plans, fabric_with(-1)), "a latency must be 0 or more seconds");
   fabric = fabric_with(0);
   fabric.nic_rate = 0;
   EXPECT_EQ(error(plans, fabric),

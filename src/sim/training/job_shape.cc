@@ -44,7 +44,7 @@ Status check_gpu_cluster(const GpuCluster& cluster) {
     return bad("a rate is positive");
   }
   if (!is_time(cluster.latency_s) || !is_time(cluster.intra_latency_s)) {
-    return bad("a latency is zero or more seconds");
+    return bad("a latency must be 0 or more seconds");
   }
   if (!is_positive(cluster.gpu_flops)) return bad("a GPU computes at a positive rate");
   if (!is_positive(cluster.efficiency) || cluster.efficiency > 1) {

@@ -134,7 +134,7 @@ TEST(Training, AWrongJobIsNamed) {
       {[](TrainingJob& j) { j.cluster.nics = 65; }, "a host has 1 to 64 NICs"},
       {[](TrainingJob& j) { j.cluster.gpus = 0; }, "a host has at least one GPU"},
       {[](TrainingJob& j) { j.cluster.nic_rate = 0; }, "a rate is positive"},
-      {[](TrainingJob& j) { j.cluster.latency_s = -1; }, "a latency is zero or more seconds"},
+      {[](TrainingJob& j) { j.cluster.latency_s = -1; }, "a latency must be 0 or more seconds"},
       {[](TrainingJob& j) { j.cluster.gpu_flops = std::nan(""); }, "a GPU computes at a positive"},
       {[](TrainingJob& j) { j.cluster.efficiency = 1.5; }, "the efficiency is above 0"},
       {[](TrainingJob& j) { j.model.layers = 0; }, "a model has parameters, layers"},
