@@ -46,7 +46,6 @@ def slices(number):
         "packages": (steps("packages"),),
         "torch": (steps("torch_recorded"),),
         "collectives": (steps("collective_fault"),),
-        "mismatches": (steps("mismatches"),),
         "simulation": (steps("asan_sim"),),
         # In release, the long cases too.
         "units": (steps(*(f"unit_{name}" for name in programs)),),
@@ -54,15 +53,15 @@ def slices(number):
                 f"{number % CONDITIONS}",
                 f"python3 -B bench/soak.py --r2ccl build/r2ccl --minutes 1 --seed {number}",
                 steps("rare")),
-        "seeds": seeds(number),
+        "seeds": (steps("mismatches"), *seeds(number)),
         "mutants": (f"scripts/mutants.py --piece {number % MUTANT_PIECES}/{MUTANT_PIECES}",),
     }
 
 
 def seeds(number):
     """Returns the commands that run a piece of the nightly seeds, of each of the three kinds."""
-    pieces = ((1001 + number % 99 * 1000, 100), (103701 + number % 8 * 1000, 70),
-              (200301 + number % 2 * 1000, 60))
+    pieces = ((1001 + number % 99 * 1000, 70), (103701 + number % 8 * 1000, 50),
+              (200301 + number % 2 * 1000, 40))
     return tuple(f"build/r2ccl sim fuzz --seeds {first}..{first + 999} --seconds {seconds}"
                  for first, seconds in pieces)
 

@@ -119,7 +119,7 @@ SUITES = {
 LEFT_OUT = {
     "test": "Left out: the unit tests of the library's parts and all else under sanitizers, most "
             "simulated seeds,\nclang-format, clang-tidy, the count of instructions, tests that take "
-            "long, the torch backend. `make check`\nruns these.",
+            "long, the torch backend.\n`make check` runs these.",
     "check": "Left out: the fuzzers, SimGrid's times of plans, the installed files, 111,550 simulated "
              "seeds, all conditions,\nthe soak, all mutants, torch's own tests, sizes beyond 32 bits, "
              "most places of a failed allocation.\n`make nightly` runs these.",
