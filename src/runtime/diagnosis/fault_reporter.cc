@@ -125,10 +125,6 @@ void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
   reports_.push_back(std::move(report));
 }
 
-bool FaultReporter::is_rank(Rank rank) const {
-  return rank.value() >= 0 && static_cast<size_t>(rank.value()) < host_of_.size();
-}
-
 // An empty name stands for the whole host.
 bool FaultReporter::is_nic_of(Rank rank, const NicName& name) const {
   if (name.host != host_of(rank)) return false;
@@ -141,7 +137,8 @@ void FaultReporter::on_observation(Rank peer, std::span<const std::byte> bytes) 
   auto observation = decode_observation(bytes);
   if (!observation.ok()) return;
   const Observation& o = observation.value();
-  if (o.observer != peer || !is_rank(o.peer) || o.peer == peer) return;
+  const bool is_rank = static_cast<uint32_t>(o.peer.value()) < host_of_.size();
+  if (o.observer != peer || !is_rank || o.peer == peer) return;
   if (is_nic_of(peer, o.near) && is_nic_of(o.peer, o.far)) {
     fault_localiser_.observe(o, clock_.now());
   }
@@ -151,7 +148,15 @@ void FaultReporter::on_verdict(Rank peer, std::span<const std::byte> bytes) {
   const auto verdict = decode_verdict(bytes);
   if (!verdict.ok()) return;
   if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
-  trust_.hear(peer, verdict.value(), clock_.now());
+  const TimeNs now = clock_.now();
+  if (trust_.hear(peer, verdict.value(), now)) take(verdict.value(), now);
+}
+
+void FaultReporter::take(const Verdict& verdict, TimeNs now) {
+  if (!trust_.is_new(verdict)) return;
+  add(verdict);
+  loss_localiser_.on_verdict(verdict, now);
+  fault_localiser_.on_verdict(verdict, now);
 }
 
 std::string FaultReporter::words_for(const Verdict& verdict) const {
@@ -416,16 +421,10 @@ void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended
 void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
   const bool localises = localising_rank(ended) == engine_.self();
   const auto tell = [&](const Verdict& verdict) {
-    localises ? announce_one(verdict, ended) : trust_.hear(engine_.self(), verdict, now);
+    localises ? announce_one(verdict, ended) : trust_.keep(verdict, now);
   };
   for (const VerdictTrust::Said& said : trust_.settle(localises, now)) {
-    if (said.by == engine_.self()) {
-      tell(said.verdict);
-    } else if (trust_.is_new(said.verdict)) {
-      add(said.verdict);
-      loss_localiser_.on_verdict(said.verdict, now);
-      fault_localiser_.on_verdict(said.verdict, now);
-    }
+    said.by == engine_.self() ? tell(said.verdict) : take(said.verdict, now);
   }
   for (const Verdict& verdict : loss_localiser_.due(now)) tell(verdict);
   fault_localiser_.explain_by_loss(

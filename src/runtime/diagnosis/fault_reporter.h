@@ -74,8 +74,8 @@ class FaultReporter {
     bool late = false;
   };
   NicName name_of(Rank rank, NicId nic) const;
-  bool is_rank(Rank rank) const;
   bool is_nic_of(Rank rank, const NicName& name) const;
+  void take(const Verdict& verdict, TimeNs now);
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
   void add(const Verdict& verdict);

@@ -84,8 +84,14 @@ VerdictTrust::Said* VerdictTrust::find_or_add(Rank by, const Verdict& verdict, T
   return &waiting_.back();
 }
 
-void VerdictTrust::hear(Rank by, const Verdict& verdict, TimeNs now) {
-  if (Said* said = find_or_add(by, verdict, now)) said->heard = true;
+bool VerdictTrust::hear(Rank by, const Verdict& verdict, TimeNs now) {
+  Said* said = find_or_add(by, verdict, now);
+  if (said == nullptr) return false;
+  said->heard = true;
+  vouch(*said, now);
+  if (!counts(*said, now)) return false;
+  waiting_.erase(waiting_.begin() + (said - waiting_.data()));
+  return true;
 }
 
 void VerdictTrust::on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs now) {

@@ -32,7 +32,12 @@ class VerdictTrust {
 
   // Records the ranks that have left or died; the vector must outlive this object.
   void look(const std::vector<bool>& ended, TimeNs now);
-  void hear(Rank by, const Verdict& verdict, TimeNs now);
+  // Takes a verdict. Returns whether it counts; else it waits.
+  bool hear(Rank by, const Verdict& verdict, TimeNs now);
+  // Keeps a verdict of this rank until it localises.
+  void keep(const Verdict& verdict, TimeNs now) {
+    if (Said* said = find_or_add(engine_.self(), verdict, now)) said->heard = true;
+  }
   // Handles the body of a notice: the verdict of a higher rank counts for the peer.
   void on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs now);
   // Vouches for the verdicts that count for this rank. Returns those that count from now on, and
