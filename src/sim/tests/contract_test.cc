@@ -36,6 +36,19 @@ TEST(Contract, ARankThatWasStoppedSuspectsNoPath) {
   EXPECT_EQ(events_to(cluster, 0, PathPhase::suspect), 0);
 }
 
+// Before its first answer its delay is unknown.
+TEST(Contract, ALongPathIsNotSuspectedBeforeItsFirstAnswer) {
+  ClusterOptions options;
+  options.nics = 4;
+  options.world.network.latency_ns = 60 * kMillisecond;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  AllReduceJob job(cluster, 256 * 1024);
+  job.start(3);
+  run(cluster, job, 30 * kSecond);
+  for (const int rank : {0, 1}) EXPECT_EQ(events_to(cluster, rank, PathPhase::suspect), 0);
+}
+
 // Its NIC has gone and returned three times in a minute, so it may do so again.
 TEST(Contract, APathThatFlapsIsHeldBack) {
   Cluster cluster(ClusterOptions{});
