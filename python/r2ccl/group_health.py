@@ -19,7 +19,8 @@ SCOPES = {c_api.r2cclScopeNic: "nic", c_api.r2cclScopePair: "pair", c_api.r2cclS
           c_api.r2cclScopeHost: "host", c_api.r2cclScopeProcess: "process"}
 KINDS = {c_api.r2cclInterfaceDown: "interface down", c_api.r2cclCarrierLost: "carrier lost",
          c_api.r2cclConnectionLost: "connection lost", c_api.r2cclSilent: "silent",
-         c_api.r2cclStalled: "stalled", c_api.r2cclLossy: "lossy"}
+         c_api.r2cclStalled: "stalled", c_api.r2cclLossy: "lossy",
+         c_api.r2cclAddressLost: "address lost"}
 
 
 def _fields(struct):

@@ -56,12 +56,39 @@ r2cclPathInfo_t c_form(const PathInfo& info) {
   return out;
 }
 
+// Returns 0 for the causes that only paths have.
+r2cclVerdictKind_t c_form(DownCause kind) {
+  switch (kind) {
+    case DownCause::interface_down:
+      return r2cclInterfaceDown;
+    case DownCause::carrier_lost:
+      return r2cclCarrierLost;
+    case DownCause::connection_lost:
+      return r2cclConnectionLost;
+    case DownCause::silent:
+      return r2cclSilent;
+    case DownCause::stalled:
+      return r2cclStalled;
+    case DownCause::lossy:
+      return r2cclLossy;
+    case DownCause::address_lost:
+      return r2cclAddressLost;
+    case DownCause::none:
+    case DownCause::protocol:
+    case DownCause::closing:
+    case DownCause::peer_notice:
+    case DownCause::corrupted:
+      break;
+  }
+  return static_cast<r2cclVerdictKind_t>(0);
+}
+
 r2cclVerdict_t c_form(const VerdictInfo& info) {
   r2cclVerdict_t out{};
   out.number = info.place;
   out.rank = info.rank.value();
   out.scope = static_cast<r2cclVerdictScope_t>(info.scope);
-  out.kind = static_cast<r2cclVerdictKind_t>(info.kind);
+  out.kind = c_form(info.kind);
   out.process = info.scope == Scope::process ? info.process.value() : -1;
   set_text(out.host, info.host);
   set_text(out.nic, info.nic);
