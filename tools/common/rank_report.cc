@@ -5,6 +5,10 @@
 namespace r2ccl::tools {
 namespace {
 
+std::string end_of(const std::string& host, const std::string& nic) {
+  return "host " + host + (nic.empty() ? " all nics" : " nic " + nic);
+}
+
 // Returns the faulty component as text: "host h1 nic nic0", or a coarser scope.
 std::string subject_of(const Json& verdict) {
   const std::string scope = report_text(verdict, "scope");
@@ -12,7 +16,10 @@ std::string subject_of(const Json& verdict) {
   const std::string nic = report_text(verdict, "nic");
   if (scope == "rail") return "rail of all hosts' nic " + nic;
   if (scope == "process") return host + " process of rank " + report_text(verdict, "process");
-  return host + (nic.empty() ? " all nics" : " nic " + nic);
+  const std::string end = end_of(report_text(verdict, "host"), nic);
+  if (scope != "pair") return end;
+  return "between " + end + " and " +
+         end_of(report_text(verdict, "peer_host"), report_text(verdict, "peer_nic"));
 }
 
 }  // namespace
@@ -62,8 +69,6 @@ std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) 
   std::vector<std::string> lines;
   for (const Json& verdict : merged_verdicts(parse_reports(reports))) {
     std::string line = subject_of(verdict) + ": " + report_text(verdict, "kind");
-    std::string peer = report_text(verdict, "peer_host");
-    if (!peer.empty()) line += " (towards " + peer + ")";
     const std::string loss = report_text(verdict, "loss_percent");
     if (!loss.empty()) line += ", " + loss + " % of its packets lost";
     // Absent if no transfer was outstanding.

@@ -21,5 +21,21 @@ TEST(RankReport, TellsTheShareOfPacketsThatALossyNicLoses) {
                                      "detected in 700 ms, stall 0 ms, 0 bytes replayed"});
 }
 
+TEST(RankReport, NamesBothEndsOfAPair) {
+  const auto line = [](const std::string& nic, const std::string& peer_nic) {
+    return verdict_lines({R"({"verdicts": [{"scope": "pair", "host": "h1", "nic": ")" + nic +
+                          R"(", "peer_host": "h2", "peer_nic": ")" + peer_nic +
+                          R"(", "kind": "tampered", "detected_ms": null, "stall_ms": 0,
+                          "replayed_bytes": 7}]})"})
+        .at(0);
+  };
+  EXPECT_EQ(
+      line("nic0", "nic0"),
+      "between host h1 nic nic0 and host h2 nic nic0: tampered, stall 0 ms, 7 bytes replayed");
+  EXPECT_EQ(
+      line("", ""),
+      "between host h1 all nics and host h2 all nics: tampered, stall 0 ms, 7 bytes replayed");
+}
+
 }  // namespace
 }  // namespace r2ccl::tools
