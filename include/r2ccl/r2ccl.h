@@ -427,7 +427,8 @@ typedef enum {
   r2cclSilent = 4,         /* nothing comes through any more */
   r2cclStalled = 5,        /* the kernel answers, and the connection makes no progress */
   r2cclLossy = 10,         /* packets get lost; nothing is down for it */
-  r2cclAddressLost = 12    /* the host lost the address of its NIC */
+  r2cclTampered = 11,   /* bytes are changed on the way, again and again; nothing is down for it */
+  r2cclAddressLost = 12 /* the host lost the address of its NIC */
 } r2cclVerdictKind_t;
 
 /* A fault that the job has agreed on: the same on every rank. docs/blame.md has the evidence for

@@ -78,6 +78,7 @@ r2cclConnectionLost = 3
 r2cclSilent = 4
 r2cclStalled = 5
 r2cclLossy = 10
+r2cclTampered = 11
 r2cclAddressLost = 12
 
 

@@ -20,7 +20,7 @@ SCOPES = {c_api.r2cclScopeNic: "nic", c_api.r2cclScopePair: "pair", c_api.r2cclS
 KINDS = {c_api.r2cclInterfaceDown: "interface down", c_api.r2cclCarrierLost: "carrier lost",
          c_api.r2cclConnectionLost: "connection lost", c_api.r2cclSilent: "silent",
          c_api.r2cclStalled: "stalled", c_api.r2cclLossy: "lossy",
-         c_api.r2cclAddressLost: "address lost"}
+         c_api.r2cclAddressLost: "address lost", c_api.r2cclTampered: "tampered"}
 
 
 def _fields(struct):

@@ -73,6 +73,8 @@ r2cclVerdictKind_t c_form(DownCause kind) {
       return r2cclLossy;
     case DownCause::address_lost:
       return r2cclAddressLost;
+    case DownCause::tampered:
+      return r2cclTampered;
     case DownCause::none:
     case DownCause::protocol:
     case DownCause::closing:

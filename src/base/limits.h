@@ -150,6 +150,13 @@ inline constexpr TimeNs kUnreachedTold = 500 * kMillisecond;
 // only take processor time from them.
 inline constexpr TimeNs kShortagePause = 10 * kMillisecond;
 
+// --- verdicts -----------------------------------------------------------------------------------
+// So many paths between two hosts that ended because of changed bytes, within this time, are no
+// accident any more: TCP's checksum misses one damaged packet in 65,536, so a network that damages
+// some by accident shows one such end in hours.
+inline constexpr size_t kTamperedEnds = 3;
+inline constexpr TimeNs kTamperedTime = 60 * kSecond;
+
 // --- the log ------------------------------------------------------------------------------------
 // Lines that wait for the log's reader: as many as a pipe of the kernel holds.
 inline constexpr size_t kLogQueueBytes = 64 * 1024;

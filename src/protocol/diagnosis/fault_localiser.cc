@@ -76,6 +76,10 @@ void FaultLocaliser::observe(const Observation& o, TimeNs now) {
 // about itself. Its peers may not notice before it is back and resets the connections that they
 // still have open: that is the same fault.
 void FaultLocaliser::on_verdict(const Verdict& verdict, TimeNs now) {
+  if (verdict.kind == DownCause::tampered) {
+    const Pair pair = pair_of(verdict.faulty, verdict.other);
+    if (!is_of_named_tampering(pair, now)) tamperings_.push_back({pair, now});
+  }
   if (verdict.scope != Scope::nic) return;
   note_recent(verdict.faulty, true, now);
   std::erase_if(open_, [&](const Open& open) { return absorbed(open.seen, now); });
@@ -337,6 +341,7 @@ void FaultLocaliser::forget_old(TimeNs now) {
                 [&](const Excuse& excuse) { return excuse.at + kLateReportWindow <= now; });
   std::erase_if(undecided_,
                 [&](const auto& entry) { return entry.second.at + kLateReportWindow <= now; });
+  forget_tampering(now);
   // If no lost path is open, nothing needs the unanswered probes.
   if (std::ranges::all_of(open_, &Open::probed)) open_.clear();
 }

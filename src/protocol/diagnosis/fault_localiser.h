@@ -8,6 +8,10 @@
 // other, is named. When both ends of a broken pair reach others, the verdict is the network between
 // them. When no NIC of a rail reaches another one, it is the rail. With two hosts the side is
 // unknown, and the verdict gives both ends.
+//
+// A path that ended as `corrupted` accuses no NIC. The third such end between two hosts within a
+// minute is a verdict `tampered` on the pair: of NICs if all of these ends were of one pair, else
+// of the hosts. Its further ends belong to it until there has been none for a minute.
 #pragma once
 
 #include <compare>
@@ -199,6 +203,16 @@ class FaultLocaliser {
     TimeNs at = 0;
     std::vector<ReportId> reports;  // all about the same loss
   };
+  // A path of this pair ended as `corrupted`.
+  struct Corruption {
+    Pair pair;
+    Observation seen;  // by the end that found it
+    TimeNs at = 0;
+  };
+  struct Tampering {
+    Pair pair;      // without names: of hosts
+    TimeNs at = 0;  // the last of its ends
+  };
   // The way in which a pair was lost.
   enum class Evidence : uint8_t {
     silent,   // it answers nothing
@@ -220,6 +234,9 @@ class FaultLocaliser {
   bool absorbed(const Observation& observation, TimeNs now) const;
   bool update(const Observation& observation);
   void excuse(const Observation& observation, TimeNs now);
+  bool is_of_named_tampering(const Pair& pair, TimeNs now);
+  void forget_tampering(TimeNs now);
+  void count_tampering(const Observation& observation, TimeNs now);
   bool excused(const Observation& observation, TimeNs now);
   void end_peer(const Observation& observation);
   bool answers(const Open& open) const;
@@ -272,6 +289,8 @@ class FaultLocaliser {
   Index index_;
   std::vector<Recent> recent_;
   std::vector<Excuse> excuses_;
+  std::vector<Corruption> corruptions_;  // that no verdict names; of two hosts kTamperedEnds - 1
+  std::vector<Tampering> tamperings_;    // named
   std::vector<Verdict> ready_;
   std::set<Rank> ended_;  // processes that were reported dead
   // The questions and their answers, while they are of use.

@@ -111,7 +111,7 @@ Result<Verdict> decode_verdict(std::span<const std::byte> bytes) {
   v.faulty = get_name(in);
   v.rank = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   v.other = get_name(in);
-  v.kind = get_cause(in, DownCause::lossy);
+  v.kind = get_cause(in, DownCause::tampered);
   v.detected_us = in.get<uint64_t>();
   v.retransmitted_bytes = in.get<uint64_t>();
   v.stall_us = in.get<uint64_t>();

@@ -29,9 +29,12 @@ TEST(FaultLocaliserCodec, ObservationsAndVerdictsComeBackAsTheyWereSent) {
   v.retransmitted_bytes = 2;
   v.stall_us = 3;
   v.wall = 4;
-  const auto verdict = decode_verdict(encode(v));
-  ASSERT_TRUE(verdict.ok());
-  EXPECT_EQ(verdict.value(), v);
+  for (const DownCause kind : {DownCause::stalled, DownCause::lossy, DownCause::tampered}) {
+    v.kind = kind;
+    const auto verdict = decode_verdict(encode(v));
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_EQ(verdict.value(), v);
+  }
 }
 
 TEST(FaultLocaliserCodec, TruncatedBytesAreRefused) {

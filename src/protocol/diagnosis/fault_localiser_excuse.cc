@@ -9,6 +9,7 @@ namespace r2ccl {
 // Excuses the pair. One end closed the connection because of bytes on it; the other sees that it
 // was closed. Neither is evidence against a NIC. The same report may come again later.
 void FaultLocaliser::excuse(const Observation& o, TimeNs now) {
+  count_tampering(o, now);
   if (excused(o, now)) return;
   Excuse excuse{pair_of(o.near, o.far), now, {id_of(o)}};
   std::erase_if(open_, [&](const Open& open) {

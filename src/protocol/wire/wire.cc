@@ -166,6 +166,8 @@ const char* to_string(DownCause cause) {
       return "lossy";
     case DownCause::address_lost:
       return "address_lost";
+    case DownCause::tampered:
+      return "tampered";
   }
   return "unknown";
 }

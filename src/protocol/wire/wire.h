@@ -87,7 +87,8 @@ enum class DownCause : uint8_t {
   peer_notice = 8,  // the peer reported it
   corrupted = 9,    // bytes were changed, repeated or left out in transit: a tag did not fit
   address_lost = 10,  // the local host lost the address of the connection
-  lossy = 11,  // packets are lost and retransmitted; only in verdicts, no path goes down for it
+  lossy = 11,     // packets are lost and retransmitted; only in verdicts, no path goes down for it
+  tampered = 12,  // paths ended as `corrupted` again and again; only in verdicts
 };
 const char* to_string(DownCause cause);
 // Returns whether the observer's own host saw the failure of its NIC.

@@ -422,7 +422,7 @@ TEST(ControlFrame, ReadsAPhaseOrCauseOfALaterVersionAsTheOneWithTheLeastEffect) 
 
 TEST(DownCause, EachHasANameOfItsOwn) {
   std::set<std::string> names;
-  for (int cause = 0; cause <= static_cast<int>(DownCause::lossy); ++cause) {
+  for (int cause = 0; cause <= static_cast<int>(DownCause::tampered); ++cause) {
     EXPECT_TRUE(names.insert(to_string(static_cast<DownCause>(cause))).second);
   }
   EXPECT_FALSE(names.contains("unknown"));

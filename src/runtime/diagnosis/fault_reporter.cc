@@ -188,7 +188,7 @@ size_t FaultReporter::place_of(const Verdict& verdict) const {
     // With much loss nothing arrives for a while.
     const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;
     if (old.scope == Scope::nic && mute && old.faulty == verdict.faulty) return true;
-    if (old.scope != Scope::pair) return false;
+    if (old.scope != Scope::pair || old.kind == DownCause::tampered) return false;
     const bool same = old.faulty == verdict.faulty && old.other == verdict.other;
     const bool of_nic = old.faulty == verdict.faulty || old.other == verdict.faulty;
     return verdict.scope == Scope::nic ? of_nic : same;
@@ -203,6 +203,11 @@ void FaultReporter::add(const Verdict& verdict) {
     const char* replaces = place < verdicts_.size() ? ", in place of a less precise verdict" : "";
     R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
               words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4, replaces);
+  } else if (verdict.kind == DownCause::tampered) {
+    R2CCL_LOG(warn,
+              "%s: tampered, bytes were changed, repeated or left out on the way; no element is "
+              "wrong for it, and it stays in use",
+              words_for(verdict).c_str());
   } else {
     R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
               to_string(verdict.kind),

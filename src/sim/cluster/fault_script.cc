@@ -483,18 +483,4 @@ bool FaultScript::swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_
   });
 }
 
-bool FaultScript::troubled(int host, int nic, TimeNs from, TimeNs to) const {
-  return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
-    return trouble.host == host && trouble.nic == nic && trouble.from <= to && from <= trouble.to;
-  });
-}
-
-bool FaultScript::may_be_named(int host, int nic, TimeNs from, TimeNs to) const {
-  return std::ranges::any_of(troubles_, [&](const Trouble& trouble) {
-    return trouble.host == host && trouble.nic == nic && trouble.from <= to && from <= trouble.to &&
-           !of_bytes(faults_[trouble.fault].spec.kind) &&
-           !of_people(faults_[trouble.fault].spec.kind);
-  });
-}
-
 }  // namespace r2ccl::sim

@@ -47,6 +47,9 @@ class FaultScript {
   // Returns whether a verdict may name that NIC. Changed bytes and actions of people do not count
   // as its trouble.
   bool may_be_named(int host, int nic, TimeNs from, TimeNs to) const;
+  // Returns how many faults until then changed a frame between these NICs, or repeated one. A name
+  // without a NIC stands for all NICs of the host.
+  size_t changed_frames(const NicName& one, const NicName& other, TimeNs until) const;
   // Returns whether that NIC has dropped full-size frames for `for_so_long` before `at`.
   bool swallows_full_frames(int host, int nic, TimeNs at, TimeNs for_so_long) const;
 

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/limits.h"
+
 namespace r2ccl::sim {
 namespace {
 
@@ -29,6 +31,7 @@ bool FaultOracle::returned_too_soon(int rank, const PathEvent& event) const {
 }
 
 bool FaultOracle::deserved(const Verdict& verdict, TimeNs at) const {
+  if (verdict.kind == DownCause::tampered) return was_tampered(verdict, at);
   switch (verdict.scope) {
     case Scope::nic:
       return troubled(verdict.faulty, at) || alone_on_rail(verdict.faulty, at);
@@ -45,6 +48,12 @@ bool FaultOracle::deserved(const Verdict& verdict, TimeNs at) const {
       return faults_.killed(verdict.process.value());
   }
   return false;
+}
+
+bool FaultOracle::was_tampered(const Verdict& verdict, TimeNs at) const {
+  return verdict.scope == Scope::pair &&
+         faults_.changed_frames(verdict.faulty, verdict.other, at + limits::kTamperedTime) >=
+             limits::kTamperedEnds;
 }
 
 // No other NIC of the rail was whole, so none could be a witness for this one.

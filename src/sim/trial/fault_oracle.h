@@ -23,6 +23,7 @@ class FaultOracle {
   bool deserved(const Verdict& verdict, TimeNs at) const;
 
  private:
+  bool was_tampered(const Verdict& verdict, TimeNs at) const;
   bool alone_on_rail(const NicName& name, TimeNs at) const;
   bool troubled(const NicName& name, TimeNs at) const;
 
