@@ -17,6 +17,7 @@
 #include "runtime/config/config.h"
 #include "runtime/config/host_port.h"
 #include "runtime/config/launch.h"
+#include "runtime/config/open_files.h"
 #include "runtime/config/secure_random.h"
 #include "transport/faulty/fault_file.h"
 #include "transport/shm/shm_transport.h"
@@ -190,20 +191,25 @@ Status not_proved(const char* or_else) {
               std::string(or_else)};
 }
 
-// `listening`: where this process has opened the rendezvous, if it did.
-Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options,
-                                              const std::vector<Endpoint>& listening) {
-  if (options.config.require_auth && !options.job.authenticated()) return not_proved("");
-  warn_of_open_start(options, listening);
+Result<std::unique_ptr<Communicator>> join(CommunicatorOptions& options) {
   auto driver = shared_driver(options.config);
   if (!driver.ok()) return driver.status();
   auto meeting = open_transport(options.config);
   if (!meeting.ok()) return meeting.status();
   options.library_version = R2CCL_VERSION_CODE;
   options.drain_registry = &drain_registry();
-  auto made = Communicator::create(std::move(driver).value(), *meeting.value(), options);
+  return Communicator::create(std::move(driver).value(), *meeting.value(), options);
+}
+
+// `listening`: where this process has opened the rendezvous, if it did.
+Result<std::unique_ptr<Communicator>> connect(CommunicatorOptions options,
+                                              const std::vector<Endpoint>& listening) {
+  if (options.config.require_auth && !options.job.authenticated()) return not_proved("");
+  warn_of_open_start(options, listening);
+  auto made = join(options);
   if (!made.ok()) let_others_be_told();
-  return made;
+  // A shortage that was seen at once has many effects.
+  return options.unable.ok() ? std::move(made) : options.unable;
 }
 
 // Returns the addresses that this host knows for a place where it listens itself; none: it knows
@@ -333,9 +339,10 @@ Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUn
   secret.value() = {};
   config.value().secret = {};
   const std::vector<Endpoint> listening = found.rendezvous;
-  return connect({Rank(rank), rank_count, std::move(found.job), std::move(found.rendezvous),
-                  std::move(config).value()},
-                 listening);
+  CommunicatorOptions options{Rank(rank), rank_count, std::move(found.job),
+                              std::move(found.rendezvous), std::move(config).value()};
+  options.unable = check_open_files(rank_count);
+  return connect(std::move(options), listening);
 }
 
 Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t* given) {
@@ -358,13 +365,14 @@ Result<std::unique_ptr<Communicator>> init_from_environment(const r2cclConfig_t*
   secret.value() = {};
   config.value().secret = {};
   options.config = config.value();
+  options.unable = check_open_files(options.rank_count);
   std::vector<Endpoint> listening;
   if (options.rank_count > 1) {
     const HostPort& place =
         *launch.value().rendezvous;  // detect_launch() has one for several ranks
     auto where = options.self == Rank(0) ? serve_at(place, config.value(), &options)
                                          : resolve_rendezvous(place, &options.config);
-    if (!where.ok()) return where.status();
+    if (!where.ok()) return options.unable.ok() ? where.status() : options.unable;
     (options.self == Rank(0) ? listening : options.rendezvous) = std::move(where).value();
   }
   return connect(std::move(options), listening);

@@ -116,7 +116,8 @@ Status Communicator::connect(Transport& meeting) {
   Result<RankInfo> described = describe_self(options_);
   if (!described.ok()) return described.status();
   RankInfo info = std::move(described).value();
-  if (const Status opened = open(info); !opened.ok()) {
+  const Status opened = options_.unable.ok() ? open(info) : options_.unable;
+  if (!opened.ok()) {
     tell_init_error(meeting, clock, options_, opened, std::move(info));
     return opened;
   }

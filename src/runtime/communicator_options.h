@@ -33,6 +33,8 @@ struct CommunicatorOptions {
   // Returns an error when the other ranks can no longer arrive. None: they always can. Any thread
   // may call it, also under the lock of the driver.
   std::function<Status()> in_vain{};
+  // Why this rank cannot take part, which it then tells the others. OK: it can.
+  Status unable{};
 };
 
 RankOptions rank_options(const CommunicatorOptions& options);

@@ -376,11 +376,23 @@ class DescriptorTest(LocalJobCase):
             told = self.hear_all(job, "init").values()
             if any(message["code"] != api.SUCCESS for message in told):
                 failed.append(limit)
-                texts = [message["text"] for message in told]
-                self.assertTrue(any("ulimit -n" in text for text in texts), (limit, texts))
+                for message in told:
+                    self.assertRegex(message["text"], r"needs at least \d+: .*ulimit -n", limit)
             self.expect_end(job)
         self.assertIn(8, failed)
         self.assertNotIn(64, failed)
+
+    def test_a_rank_that_has_too_few_tells_the_others(self):
+        def body(lib, lines):
+            if rank_number() == 1:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+            init_only(lib, lines)
+        job = self.start(2, body, {"R2CCL_INIT_TIMEOUT_S": "60"})
+        told = self.hear_all(job, "init")
+        self.assertRegex(told[1]["text"], r"needs at least \d+: .*which is 16 .*ulimit -n")
+        self.assertRegex(told[0]["text"], r"rank 1 .*which is 16 .*ulimit -n")
+        self.assertLess(told[0]["seconds"], 5 + BUSY_S)
+        self.expect_end(job)
 
     def test_without_any_a_rank_does_not_spin_and_recovers(self):
         def body(lib, lines):
