@@ -12,6 +12,7 @@
 #include "runtime/bootstrap/tell_hosts_apart.h"
 #include "runtime/collective/call_name.h"
 #include "runtime/rank_report.h"
+#include "runtime/unreached_error.h"
 
 namespace r2ccl {
 namespace {
@@ -137,8 +138,13 @@ Status Communicator::connect(Transport& meeting) {
   }
   R2CCL_RETURN_IF_ERROR(check_reachable(met.rank_table));
   R2CCL_RETURN_IF_ERROR(start_runtime(std::move(met)));
-  R2CCL_RETURN_IF_ERROR(wait_for_links(deadline));
-  if (!options_.plan_costs) R2CCL_RETURN_IF_ERROR(measure_costs(deadline));
+  Status joined = wait_for_links(deadline);
+  if (joined.ok() && !options_.plan_costs) joined = measure_costs(deadline);
+  if (!joined.ok()) {
+    // The ranks that this one reaches would take its end for a death.
+    call([&] { runtime_->fail(joined); });
+    return joined;
+  }
   ask([this] { log_start(options_, *runtime_); });
   const Status failed = failure();
   // Calls that differ are those of ranks that have returned from here: on this rank, too, the next
@@ -187,24 +193,9 @@ Status Communicator::wait_for_links(TimeNs deadline) {
   if (thread().wait_until(std::ref(settled), deadline - driver_->clock().now())) {
     return ready ? Status() : in_vain();  // a rank may be lost just after the links are up
   }
-  std::vector<Rank> unreached;
-  std::string missing;
-  std::string why;
-  ask([&] {
-    unreached = runtime_->engine().unreached();
-    missing = names_of(*runtime_, unreached);
-    for (const Rank rank : unreached) {
-      if (why.empty()) why = runtime_->engine().link(rank)->last_dial_failure();
-    }
-  });
-  if (!why.empty()) why = " (the last attempt: " + why + ")";
-  const Status late(Code::timeout, "no NIC of " + runtime_->name_of(options_.self) + " reaches " +
-                                       missing + why +
-                                       "; compare `r2ccl info` on both hosts. A proxy that "
-                                       "redirects TCP, as in a service mesh such as Istio, lets "
-                                       "ranks meet and keeps their NICs apart: exclude r2ccl's "
-                                       "ports, or the pods, from it");
-  return late.with_ranks(std::move(unreached));
+  Status late;
+  ask([&] { late = unreached_error(*runtime_); });
+  return late;
 }
 
 Status Communicator::measure_costs(TimeNs deadline) {

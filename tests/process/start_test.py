@@ -162,6 +162,21 @@ class StartTest(unittest.TestCase):
                     self.assertNotEqual(status, 0, text)
                     self.assertRegex(text, re.compile(pattern, re.DOTALL))
 
+    def test_filters_that_leave_no_common_network_are_named_on_each_rank(self):
+        filters = [{"R2CCL_SOCKET_IFNAME": name} for name in ("=eth0", "=eth0", "=eth1", "=eth1")]
+        outcome = self.run_ranks(filters, per_host=2, MASTER_ADDR="10.91.0.1",
+                                 R2CCL_INIT_TIMEOUT_S="4")
+        for status, text, _ in outcome:
+            self.assertNotEqual(status, 0, text)
+            self.assertNotIn("died", text)
+            self.assertRegex(text, r"rank \d uses eth(\d) \(10\.\d+\.0\.\d/24\), and rank \d uses "
+                                   r"eth(?!\1).*no two of these.*R2CCL_SOCKET_IFNAME")
+            # Ranks of one host reach each other, also when the other one has just given up.
+            for rank, missing in re.findall(r"no NIC of rank (\d) .*? reaches (.*?); ", text):
+                self.assertNotIn(f"rank {int(rank) ^ 1} ", missing)
+        ends = [end for _, _, end in outcome]
+        self.assertLess(max(ends) - min(ends), 2 + BUSY_S)
+
     def test_a_machine_that_has_only_its_loopback_runs_a_bench(self):
         made = host("lo")
         ip(f"netns add {made}")

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <map>
 
+#include "runtime/connection/path_addresses.h"
+
 namespace r2ccl {
 namespace {
 
@@ -58,6 +60,28 @@ void add_nics(KnownHost& host, const RankInfo& info) {
   }
 }
 
+bool share_a_network(const NicInfo& a, const NicInfo& b) {
+  return std::ranges::any_of(a.addresses, [&](const Address& one) {
+    return std::ranges::any_of(b.addresses,
+                               [&](const Address& other) { return share_subnet(one, other); });
+  });
+}
+
+std::string words_for_nics(const RankInfo& info) {
+  constexpr size_t kNamed = 4;
+  std::string text = "rank " + std::to_string(info.rank.value()) + " uses ";
+  for (size_t i = 0; i < std::min(info.nics.size(), kNamed); ++i) {
+    const NicInfo& nic = info.nics[i];
+    text += (i == 0 ? "" : ", ") + nic.name;
+    if (nic.addresses.empty()) continue;
+    const Address& first = nic.addresses.front();
+    text += " (" + to_string(first) + "/" + std::to_string(first.prefix_bits) + ")";
+  }
+  return info.nics.size() <= kNamed
+             ? text
+             : text + " and " + std::to_string(info.nics.size() - kNamed) + " more";
+}
+
 }  // namespace
 
 std::vector<std::string> tell_hosts_apart(std::vector<RankInfo>& rank_table) {
@@ -110,6 +134,15 @@ std::vector<std::string> tell_hosts_apart(std::vector<RankInfo>& rank_table) {
     info.host_name += suffix;
   }
   return told;
+}
+
+std::string networks_apart(const RankInfo& a, const RankInfo& b) {
+  for (const NicInfo& one : a.nics) {
+    for (const NicInfo& other : b.nics) {
+      if (share_a_network(one, other)) return "";
+    }
+  }
+  return words_for_nics(a) + ", and " + words_for_nics(b);
 }
 
 Status check_reachable(const std::vector<RankInfo>& rank_table) {

@@ -15,6 +15,10 @@ namespace r2ccl {
 // two kinds that it found; it names the first two hosts.
 std::vector<std::string> tell_hosts_apart(std::vector<RankInfo>& rank_table);
 
+// Returns, in words, the NICs of both if none of the one is in a network with one of the other.
+// They may still reach each other through a router. Empty: they have a network in common.
+std::string networks_apart(const RankInfo& a, const RankInfo& b);
+
 // Fails when a rank has no NIC but the loopback, and another host has others.
 Status check_reachable(const std::vector<RankInfo>& rank_table);
 

@@ -71,6 +71,21 @@ TEST(TellHostsApart, ALongNameKeepsItsBound) {
   EXPECT_NE(table[0].host_name, table[1].host_name);
 }
 
+TEST(NetworksApart, NamesTheNicsOfBothRanksWhereNoneShareANetwork) {
+  const auto in = [](const std::string& name, const std::string& address) {
+    NicInfo info = nic(name, address);
+    info.addresses[0].prefix_bits = 24;
+    return info;
+  };
+  const RankInfo one = rank_on(0, "a", 1, {in("eth0", "10.91.0.1")});
+  const RankInfo other = rank_on(2, "b", 2, {in("eth1", "10.92.0.2"), in("eth2", "10.93.0.2")});
+  EXPECT_EQ(networks_apart(one, other),
+            "rank 0 uses eth0 (10.91.0.1/24), and rank 2 uses eth1 (10.92.0.2/24), eth2 "
+            "(10.93.0.2/24)");
+  const RankInfo near = rank_on(1, "b", 2, {in("eth1", "10.92.0.2"), in("eth0", "10.91.0.2")});
+  EXPECT_EQ(networks_apart(one, near), "");
+}
+
 TEST(CheckReachable, NamesARankThatHasOnlyTheLoopbackWhileOtherHostsHaveANetwork) {
   const auto lone = rank_on(1, "b", 2, {nic("lo", "127.0.0.1")});
   const auto other = rank_on(0, "a", 1, {nic("eth0", "10.0.0.1")});

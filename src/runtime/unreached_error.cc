@@ -1,0 +1,63 @@
+#include "runtime/unreached_error.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/bootstrap/tell_hosts_apart.h"
+
+namespace r2ccl {
+namespace {
+
+bool was_ready(const Link& link) {
+  return std::ranges::any_of(link.paths(),
+                             [](const Path* path) { return path->history.downs > 0; });
+}
+
+// A rank whose own time is up leaves. Its links were ready, so it is not at fault.
+std::vector<Rank> never_reached(const ProgressEngine& engine) {
+  std::vector<Rank> ranks = engine.unreached();
+  std::vector<Rank> never;
+  std::ranges::copy_if(ranks, std::back_inserter(never),
+                       [&](Rank rank) { return !was_ready(*engine.link(rank)); });
+  return never.empty() ? ranks : never;
+}
+
+std::string advice(const ProgressEngine& engine, const std::vector<Rank>& unreached) {
+  for (const Rank rank : unreached) {
+    const RankInfo& peer = engine.rank_table()[static_cast<size_t>(rank.value())];
+    if (peer.host == engine.own_info().host) continue;
+    const std::string apart = networks_apart(engine.own_info(), peer);
+    if (apart.empty()) continue;
+    return apart +
+           ", and no two of these are in one network: let R2CCL_SOCKET_IFNAME choose NICs of one "
+           "network on both, or unset it; or make the networks reach each other by a router";
+  }
+  return "compare `r2ccl info` on both hosts. A proxy that redirects TCP, as in a service mesh "
+         "such "
+         "as Istio, lets ranks meet and keeps their NICs apart: exclude r2ccl's ports, or the "
+         "pods, from it";
+}
+
+}  // namespace
+
+Status unreached_error(RankRuntime& runtime) {
+  const ProgressEngine& engine = runtime.engine();
+  std::vector<Rank> unreached = never_reached(engine);
+  R2CCL_CHECK(!unreached.empty());
+  std::string missing;
+  std::string why;
+  for (const Rank rank : unreached) {
+    missing += (missing.empty() ? "" : ", ") + runtime.name_of(rank);
+    if (why.empty()) why = engine.link(rank)->last_dial_failure();
+  }
+  if (!why.empty()) why = " (the last attempt: " + why + ")";
+  const Status late(Code::timeout, "no NIC of " + runtime.name_of(engine.self()) + " reaches " +
+                                       missing + why + "; " + advice(engine, unreached));
+  return late.with_ranks(std::move(unreached));
+}
+
+}  // namespace r2ccl
