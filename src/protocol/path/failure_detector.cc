@@ -159,17 +159,19 @@ void FailureDetector::check_up(PathEnd& path, TimeNs now) {
 void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
   if (mutated(Mutant::suspect_for_ever)) return;
   const TimeNs since = path.state.since();
+  // A pause makes the suspicion shorter, but each sign of life that came in it stays one.
+  const TimeNs signs_from = path.state.entered_at();
   const bool data_late = data_overdue_at(path) <= now;
-  const bool pong = path.health.pong_at > since;
+  const bool pong = path.health.pong_at > signs_from;
   if (!data_late && (pong || control_overdue_at(path) > now)) return actions_.clear(path, now);
-  const bool kernel_answers = path.health.kernel_answered_at >= since;
+  const bool kernel_answers = path.health.kernel_answered_at >= signs_from;
   if (!kernel_answers) actions_.probe_kernel(path, now);
   ping_suspect(path, pong, now);
   const TimeNs pings_from = since + limits::kPathSilentAfter / 2;
   const bool peer_alive = evidence_at_ > pings_from || mutated(Mutant::accuse_sleepers);
   if (!peer_alive || now - since < limits::kPathSilentAfter) return;
   // A slow path is not dead: one whose data still trickles has more time.
-  const bool trickles = path.model.last_delivery_at() > since;
+  const bool trickles = path.model.last_delivery_at() > signs_from;
   const bool sign_of_life =
       (kernel_answers || pong || trickles) && !mutated(Mutant::tune_sign_of_life);
   const TimeNs bound = is_unacknowledged(path, now) && !mutated(Mutant::tune_unacknowledged)

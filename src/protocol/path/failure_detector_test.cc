@@ -198,6 +198,19 @@ TEST_F(DetectorTest, APauseOfThisProcessMakesASuspicionNoLonger) {
   EXPECT_LT(after - paths_[0]->state.since(), 2 * kMillisecond);
 }
 
+TEST_F(DetectorTest, APauseOfThisProcessForgetsNoSignOfLife) {
+  play(kSuspect);
+  play({{160'000, Event::kernel, 0}});
+  detector_->compensate_idle(10 * kMillisecond, kStart + 170 * kMillisecond);
+  play({
+      {214'000, Event::run, 0, kPingAll},
+      {215'000, Event::pongs, 0},
+      {300'000, Event::evidence},
+      {300'000, Event::run, 0, kPingAll},
+  });
+  EXPECT_EQ(paths_[0]->state.phase(), PathPhase::suspect);
+}
+
 TEST_F(DetectorTest, ASuspectPathWaitsWhileThePeerAnswersNowhere) {
   play(kSuspect);
   play({

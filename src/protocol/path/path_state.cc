@@ -28,6 +28,7 @@ void PathState::become(PathPhase phase, DownCause cause, TimeNs now) {
   phase_ = phase;
   cause_ = cause;
   since_ = now;
+  entered_at_ = now;
 }
 
 void PathState::connect(Incarnation incarnation, TimeNs now) {
@@ -68,6 +69,7 @@ void PathState::check_invariants() const {
   R2CCL_CHECK(!connected() || incarnation_ != Incarnation());
   const bool been_up = phase_ == PathPhase::up || phase_ == PathPhase::suspect;
   R2CCL_CHECK(!been_up || up_since_ <= since_);
+  R2CCL_CHECK(entered_at_ <= since_);
 }
 
 }  // namespace r2ccl

@@ -16,7 +16,10 @@ class PathState {
   PathPhase phase() const { return phase_; }
   DownCause cause() const { return cause_; }
   Incarnation incarnation() const { return incarnation_; }
+  // Returns the beginning of the phase for its duration: compensate_pause() moves it.
   TimeNs since() const { return since_; }
+  // Returns the beginning of the phase for events: an event that came later came in this phase.
+  TimeNs entered_at() const { return entered_at_; }
   // Returns when the path last came up; a suspicion in between does not count.
   TimeNs up_since() const { return up_since_; }
   // Returns whether the path is connected: frames may be written and read.
@@ -52,7 +55,8 @@ class PathState {
   DownCause cause_ = DownCause::none;  // none in every phase but `down`
   Incarnation incarnation_;            // not 0 in every phase but `down`; only grows
   TimeNs since_ = 0;
-  TimeNs up_since_ = 0;  // <= since_ in `up` and `suspect`
+  TimeNs entered_at_ = 0;  // <= since_
+  TimeNs up_since_ = 0;    // <= since_ in `up` and `suspect`
 };
 
 }  // namespace r2ccl

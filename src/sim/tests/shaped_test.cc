@@ -1,9 +1,13 @@
 // NICs behind a shaper with a token bucket, as in clouds and the lab. A burst at many times the
-// rate is no reason to leave other NICs idle.
+// rate is no reason to leave other NICs idle, and a slow NIC whose queue drops packets is not
+// silent.
 #include <gtest/gtest.h>
+
+#include <memory>
 
 #include "sim/cluster/cluster.h"
 #include "sim/cluster/finished_job.h"
+#include "sim/fabric/random.h"
 
 namespace r2ccl::sim {
 namespace {
@@ -33,6 +37,70 @@ TEST(Shaped, LargeOperationsKeepEveryNicBusy) {
   run(cluster, job, 30 * kSecond);
   EXPECT_LT(job.longest(), kLine + kLine / 10);
 }
+
+// Every port drops what its queue does not hold, and the queue of one NIC holds 10 ms of a tenth of
+// the rate. Ranks stop for some milliseconds, as on a machine with fewer processors than ranks.
+class SlowNic : public testing::TestWithParam<uint64_t> {
+ protected:
+  void SetUp() override {
+    ClusterOptions options;
+    options.seed = GetParam();
+    options.hosts = kHosts;
+    options.nics = kNics;
+    options.rate_bytes_per_s = kShaped;
+    options.world.network.stream.segment_bytes = 1448;
+    cluster_ = std::make_unique<Cluster>(options);
+    ASSERT_TRUE(cluster_->connect());
+    for (int host = 0; host < kHosts; ++host) {
+      for (int k = 0; k < kNics; ++k) {
+        cluster_->fabric().set_faults(cluster_->nic(host, k), {.port_bytes = kShaped / 50});
+      }
+    }
+  }
+
+  // Expects that the NIC is slow for a second and a half and goes on carrying, with no path lost.
+  void expect_carries() {
+    AllReduceJob job(*cluster_, 128 * 1024);
+    job.start(1'000'000);
+    cluster_->world().run_for(100 * kMillisecond);
+    SimNic& nic = cluster_->nic(1, 3);
+    cluster_->fabric().set_faults(
+        nic, {.rate_bytes_per_s = kShaped / 10, .port_bytes = kShaped / 10 / 100});
+    const TimeNs from = cluster_->now();
+    Random random(GetParam());
+    for (int part = 0; part < 3; ++part) {
+      const uint64_t before = nic.bytes_received;
+      const TimeNs end = cluster_->now() + 500 * kMillisecond;
+      while (cluster_->now() < end) stop_one(random);
+      EXPECT_GT(nic.bytes_received, before) << part;
+    }
+    job.abandon();
+    for (int rank = 0; rank < kHosts; ++rank) expect_no_loss(rank, from);
+  }
+
+  std::unique_ptr<Cluster> cluster_;
+
+ private:
+  void stop_one(Random& random) {
+    constexpr TimeNs kStop = 4 * kMillisecond;
+    const auto rank = static_cast<int>(random.below(kHosts));
+    cluster_->world().deschedule(cluster_->node(rank).actor, kStop);
+    cluster_->world().run_for(static_cast<TimeNs>(random.below(4 * kStop)));
+  }
+  void expect_no_loss(int rank, TimeNs from) {
+    for (const PathEvent& event : cluster_->node(rank).events) {
+      const bool lost = event.at >= from && event.to == PathPhase::down;
+      EXPECT_FALSE(lost) << rank << " to " << event.peer.value() << ": " << event.why << ", after "
+                         << (event.at - from) / kMillisecond << " ms";
+    }
+  }
+};
+
+TEST_P(SlowNic, IsNotSilentWhileRanksStop) {
+  expect_carries();
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, SlowNic, testing::Range<uint64_t>(2, 5));
 
 }  // namespace
 }  // namespace r2ccl::sim
