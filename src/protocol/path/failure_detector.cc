@@ -43,6 +43,15 @@ bool is_unacknowledged(const PathEnd& path, TimeNs now) {
   return std::min(unanswered, waiting) > limits::kPathUnacknowledgedAfter;
 }
 
+// Notes that the peer's kernel has acknowledged a ping of this suspicion. The full queue of a slow
+// NIC may drop the one packet of a plain connect, which TCP repeats only after a second.
+void note_acknowledged_ping(PathEnd& path, TimeNs now) {
+  const TimeNs from = path.state.entered_at();
+  PathHealth& health = path.health;
+  if (health.kernel_answered_at >= from || health.last_ping_at <= from) return;
+  if (path.control_unanswered() == 0) health.kernel_answered_at = now;
+}
+
 }  // namespace
 
 TimeNs FailureDetector::control_overdue_at(const PathEnd& path) {
@@ -164,6 +173,7 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
   const bool data_late = data_overdue_at(path) <= now;
   const bool pong = path.health.pong_at > signs_from;
   if (!data_late && (pong || control_overdue_at(path) > now)) return actions_.clear(path, now);
+  note_acknowledged_ping(path, now);
   const bool kernel_answers = path.health.kernel_answered_at >= signs_from;
   if (!kernel_answers) actions_.probe_kernel(path, now);
   ping_suspect(path, pong, now);
@@ -191,6 +201,12 @@ void FailureDetector::ping_suspect(PathEnd& path, bool pong, TimeNs now) {
   const bool chunks_wait = !path.model.outstanding().empty();
   const bool needs_pong = now > pings_from && evidence_at_ <= pings_from;
   if (chunks_wait || not_pinged || needs_pong) ping_peer(&path, now);
+  // A pong that is late hides whether bytes still pass, which only a new ping shows.
+  const TimeNs signs_from = path.state.entered_at();
+  const bool asked =
+      std::max(path.health.last_ping_at, path.health.kernel_answered_at) > signs_from;
+  if (asked || pong || now <= pings_from || !path.control_writable() || path.broken) return;
+  actions_.send_ping(path, now);
 }
 
 // Asks whether the peer runs. The pong is the comparison for the path in doubt, and brings the

@@ -211,6 +211,20 @@ TEST_F(DetectorTest, APauseOfThisProcessForgetsNoSignOfLife) {
   EXPECT_EQ(paths_[0]->state.phase(), PathPhase::suspect);
 }
 
+TEST_F(DetectorTest, AnAcknowledgedPingOfASuspectPathIsASignOfLife) {
+  play(kSuspect);
+  paths_[0]->control_owed = 0;
+  play({
+      {154'000, Event::run, 0, {"probe 0"}},
+      {204'000, Event::run, 0, Strings{"probe 0"} + kPingAll},
+      {205'000, Event::pongs, 0},
+      {254'000, Event::run, 0, kPingAll},
+      {552'000, Event::pongs, 0},
+      {552'000, Event::run, 0, kPingAll},
+      {554'000, Event::run, 0, {"fail stalled 0"}},
+  });
+}
+
 TEST_F(DetectorTest, ASuspectPathWaitsWhileThePeerAnswersNowhere) {
   play(kSuspect);
   play({
@@ -257,6 +271,8 @@ TEST_F(DetectorTest, PingsAfter5And10AndThenEvery20MsUntilThePeerIsSilentForLong
   EXPECT_EQ(pinged_ms, (std::vector<TimeNs>{152, 157, 167, 187, 207, 227, 247, 271}));
 }
 
+// A suspect path that shows no sign of life gets a ping of its own, for the first one may have been
+// acknowledged before the suspicion.
 TEST_F(DetectorTest, PingsOneWitnessInTurnAboutAnIdlePath) {
   play({
       {0, Event::ping, 0},
@@ -264,7 +280,8 @@ TEST_F(DetectorTest, PingsOneWitnessInTurnAboutAnIdlePath) {
       {13'000, Event::run, 0, {"ping 1"}},
       {14'000, Event::pong, 1},
       {14'000, Event::run, 0, {"suspect by control stream 0", "probe 0"}},
-      {65'000, Event::run, 0, {"probe 0", "ping 2"}},
+      {65'000, Event::run, 0, {"probe 0", "ping 2", "ping 0"}},
+      {70'000, Event::run, 0, {"probe 0"}},
   });
 }
 

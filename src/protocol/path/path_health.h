@@ -18,7 +18,7 @@ struct PathHealth {
   Fifo<Ping> pings;  // without a pong on this control stream, oldest first
   TimeNs last_ping_at = 0;
   TimeNs pong_at = 0;             // a pong last came on this control stream
-  TimeNs kernel_answered_at = 0;  // a plain connect on this path last succeeded
+  TimeNs kernel_answered_at = 0;  // the peer's kernel answered a connect, or a suspect's ping
   TimeNs acknowledged_at = 0;     // the peer's kernel owed this control stream nothing
   TimeNs round_trip = 0;          // smoothed; 0: not measured yet
   TimeNs last_round_trip = 0;

@@ -100,6 +100,13 @@ TEST_P(SlowNic, IsNotSilentWhileRanksStop) {
   expect_carries();
 }
 
+// The full queue drops the packet with which a rank asks the peer's kernel by a new connection.
+TEST_P(SlowNic, IsNotSilentWhileNoNewConnectionIsAnswered) {
+  cluster_->fabric().on_open(
+      [this](uint64_t flow) { cluster_->fabric().cut_flow(flow, 0, 0, CutKind::silent); });
+  expect_carries();
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, SlowNic, testing::Range<uint64_t>(2, 5));
 
 }  // namespace
