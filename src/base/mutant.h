@@ -109,6 +109,8 @@ namespace r2ccl {
   X(tune_last_path, "the last path fails like any other")                                         \
   X(tune_ask_kernel, "no new connection asks a silent peer's kernel")                             \
   X(tune_stops, "a stop of this rank counts against its paths")                                   \
+  X(tune_stop_signs, "a stop of this rank ends the signs of life before it")                      \
+  X(tune_ping_acked, "an acknowledged ping of a suspect path is no sign of life")                 \
   X(tune_heartbeat_ends, "both ends of a link send heartbeats")                                   \
   X(tune_heartbeat_turns, "idle links take no turns, however many a rank has")                    \
   X(tune_heartbeat_work, "a link that works pings only some control streams")                     \

@@ -49,7 +49,8 @@ void note_acknowledged_ping(PathEnd& path, TimeNs now) {
   const TimeNs from = path.state.entered_at();
   PathHealth& health = path.health;
   if (health.kernel_answered_at >= from || health.last_ping_at <= from) return;
-  if (path.control_unanswered() == 0) health.kernel_answered_at = now;
+  if (path.control_unanswered() != 0 || mutated(Mutant::tune_ping_acked)) return;
+  health.kernel_answered_at = now;
 }
 
 }  // namespace
@@ -169,7 +170,7 @@ void FailureDetector::check_suspect(PathEnd& path, TimeNs now) {
   if (mutated(Mutant::suspect_for_ever)) return;
   const TimeNs since = path.state.since();
   // A pause makes the suspicion shorter, but each sign of life that came in it stays one.
-  const TimeNs signs_from = path.state.entered_at();
+  const TimeNs signs_from = mutated(Mutant::tune_stop_signs) ? since : path.state.entered_at();
   const bool data_late = data_overdue_at(path) <= now;
   const bool pong = path.health.pong_at > signs_from;
   if (!data_late && (pong || control_overdue_at(path) > now)) return actions_.clear(path, now);
