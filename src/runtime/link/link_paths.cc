@@ -248,8 +248,7 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   if (path.spec.is_shm() && closed == KernelClose::reset) closed = KernelClose::ended;
   // The connections of a relay path end at a kernel that says nothing of the peer.
   if (!path.spec.relay) {
-    const bool with_nic =
-        direct(cause) || (cause == DownCause::peer_notice && direct(peer_cause));
+    const bool with_nic = direct(cause) || (cause == DownCause::peer_notice && direct(peer_cause));
     with_nic ? liveness_.on_failed_with_nic(path.index)
              : liveness_.on_failed(path.index, closed, now);
   }
