@@ -341,7 +341,7 @@ void FaultLocaliser::forget_old(TimeNs now) {
                 [&](const Excuse& excuse) { return excuse.at + kLateReportWindow <= now; });
   std::erase_if(undecided_,
                 [&](const auto& entry) { return entry.second.at + kLateReportWindow <= now; });
-  forget_tampering(now);
+  if (!corruptions_.empty() || !tamperings_.empty()) forget_tampering(now);
   // If no lost path is open, nothing needs the unanswered probes.
   if (std::ranges::all_of(open_, &Open::probed)) open_.clear();
 }

@@ -217,10 +217,11 @@ NicInfo make_nic_info(const Nic& nic, uint16_t port) {
   info.port = port;
   info.addresses = nic.addresses;
   // A host may have any number of virtual addresses, of which each has a subnet of its own.
-  std::ranges::stable_partition(info.addresses, [](const Address& address) {
+  const auto is_real = [](const Address& address) {
     const bool single = address.prefix_bits == (address.family == AddressFamily::ipv4 ? 32 : 128);
     return !single && !is_link_local(address);
-  });
+  };
+  std::stable_partition(info.addresses.begin(), info.addresses.end(), is_real);
   if (info.addresses.size() > kNicAddressesMax) info.addresses.resize(kNicAddressesMax);
   // The scope stays on this host, as in the encoded form.
   for (Address& address : info.addresses) address.scope = 0;

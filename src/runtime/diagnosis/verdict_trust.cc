@@ -125,7 +125,7 @@ void VerdictTrust::vouch(Said& said, TimeNs now) {
   }
 }
 
-std::vector<VerdictTrust::Said> VerdictTrust::settle(bool localises, TimeNs now) {
+std::vector<VerdictTrust::Said> VerdictTrust::settle_waiting(bool localises, TimeNs now) {
   std::vector<Said> good;
   std::erase_if(waiting_, [&](Said& said) {
     const bool mine = said.by == engine_.self();

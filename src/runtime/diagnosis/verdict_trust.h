@@ -42,7 +42,9 @@ class VerdictTrust {
   void on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs now);
   // Vouches for the verdicts that count for this rank. Returns those that count from now on, and
   // forgets old ones. `localises`: this rank does.
-  std::vector<Said> settle(bool localises, TimeNs now);
+  std::vector<Said> settle(bool localises, TimeNs now) {
+    return waiting_.empty() ? std::vector<Said>() : settle_waiting(localises, now);
+  }
   // Records a verdict that counts, or that this rank makes. Returns whether it is new: several
   // ranks may make it.
   bool is_new(const Verdict& verdict);
@@ -50,6 +52,7 @@ class VerdictTrust {
   TimeNs next_timeout() const { return waiting_.empty() ? kNever : waiting_.front().until; }
 
  private:
+  std::vector<Said> settle_waiting(bool localises, TimeNs now);
   bool steady(Rank peer, TimeNs now) const;
   bool counts(const Said& said, TimeNs now) const;
   bool is_against_itself(const Said& said) const;
