@@ -39,7 +39,8 @@ std::string advice(const ProgressEngine& engine, const std::vector<Rank>& unreac
   return "compare `r2ccl info` on both hosts. A proxy that redirects TCP, as in a service mesh "
          "such "
          "as Istio, lets ranks meet and keeps their NICs apart: exclude r2ccl's ports, or the "
-         "pods, from it";
+         "pods, "
+         "from it";
 }
 
 }  // namespace

@@ -3,10 +3,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include <chrono>
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include "tools/bench/bench_comm.h"
 #include "tools/bench/bench_command.h"
@@ -22,8 +20,6 @@
 
 namespace r2ccl::tools {
 namespace {
-
-constexpr std::chrono::milliseconds kLastVerdict{500};
 
 std::vector<bool> placements(const BenchOptions& options) {
   if (!has_in_place(options.collective) || options.out_of_place_only) return {false};
@@ -64,8 +60,7 @@ Status run_measurement(const BenchOptions& options, BenchComm* comm, Bench* benc
     events = std::move(started.value());
   }
   Status status = run_table(options, comm, bench);
-  // The verdict on what ended the job is made later than the error, from the reports of all ranks.
-  if (!status.ok() && events != nullptr) std::this_thread::sleep_for(kLastVerdict);
+  if (status.code() == Code::remote && events != nullptr) events->await_death();
   // The log is useful after an error too: it has the operations up to then.
   if (!options.op_log_file.empty() && comm->rank() == 0) {
     R2CCL_RETURN_IF_ERROR(write_text(options.op_log_file, operation_log(bench->runs())));

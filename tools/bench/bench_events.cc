@@ -8,6 +8,10 @@ namespace r2ccl::tools {
 
 using nlohmann::json;
 
+namespace {
+constexpr TimeNs kVerdictWait = 3 * kSecond;
+}  // namespace
+
 std::string events_path(const std::string& file, int rank) {
   std::string path = file;
   if (size_t at = path.find("%r"); at != std::string::npos) {
@@ -55,6 +59,18 @@ void BenchEvents::loop() {
     write_line();
     lock.lock();
     wake_.wait_for(lock, std::chrono::milliseconds(period_ms_), [this] { return stop_; });
+  }
+}
+
+void BenchEvents::await_death() const {
+  const TimeNs until = clock_.now() + kVerdictWait;
+  while (clock_.now() < until) {
+    const json report = json::parse(comm_.report(), nullptr, false);
+    if (!report.is_object()) return;
+    for (const json& verdict : report.value("verdicts", json::array())) {
+      if (verdict.value("scope", "") == "process") return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 

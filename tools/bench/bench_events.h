@@ -25,6 +25,9 @@ class BenchEvents {
                                                     const BenchComm& comm, const Clock& clock,
                                                     const BenchProgress& progress);
   ~BenchEvents();  // writes a last line
+  // Waits until the report names a dead process, for some seconds at most: the verdict on a death
+  // is made later than the error, from the reports of all ranks.
+  void await_death() const;
 
  private:
   BenchEvents(std::FILE* out, int period_ms, const BenchComm& comm, const Clock& clock,
