@@ -38,9 +38,9 @@ class DeathEvidence {
     R2CCL_CHECK(path < paths_.size());
     paths_[path] = {at, closed, false};
   }
-  // Records that a path failed because the NIC of either end did, by the word of its own host: the
+  // Records that a path failed for a reason that one end knows: its NIC, or the bytes that came. The
   // end of its connections says nothing of the process.
-  void on_failed_with_nic(size_t path) {
+  void on_explained(size_t path) {
     R2CCL_CHECK(path < paths_.size());
     paths_[path] = {};
   }

@@ -42,9 +42,9 @@ TEST(DeathEvidence, OneSilentPathMakesTwoRefusalsTooLittle) {
 }
 
 // The peer told the loss of its NIC, and was killed a moment later.
-TEST(DeathEvidence, APathThatFailedWithItsNicSaysNothing) {
+TEST(DeathEvidence, APathThatFailedForAKnownReasonSaysNothing) {
   DeathEvidence evidence = failed_paths(KernelClose::ended);
-  evidence.on_failed_with_nic(1);
+  evidence.on_explained(1);
   evidence.on_refused(0, kStart);
   EXPECT_FALSE(evidence.proves_death());
   evidence.on_refused(2, kStart);

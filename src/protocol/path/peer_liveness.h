@@ -39,7 +39,7 @@ class PeerLiveness {
   void on_failed(size_t path, KernelClose closed, TimeNs now) {
     evidence_.on_failed(path, closed, now);
   }
-  void on_failed_with_nic(size_t path) { evidence_.on_failed_with_nic(path); }
+  void on_explained(size_t path) { evidence_.on_explained(path); }
   // Records how another connection of a path that has failed has ended.
   void on_closed(size_t path, KernelClose closed) { evidence_.on_closed(path, closed); }
   // Records that no path is connected. Returns whether that is new.

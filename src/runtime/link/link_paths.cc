@@ -18,6 +18,12 @@ constexpr TimeNs kValidationMax = 1 * kSecond;
 constexpr TimeNs kEndKept = 1 * kSecond;
 constexpr TimeNs kValidationInterval = 20 * kMillisecond;
 
+// Returns whether one end ended the path for what it saw itself, while both processes lived.
+bool is_explained(DownCause cause) {
+  return direct(cause) || cause == DownCause::corrupted || cause == DownCause::protocol ||
+         cause == DownCause::closing;
+}
+
 }  // namespace
 
 std::vector<PathEnd*> LinkPaths::path_ends() const {
@@ -248,9 +254,9 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
   if (path.spec.is_shm() && closed == KernelClose::reset) closed = KernelClose::ended;
   // The connections of a relay path end at a kernel that says nothing of the peer.
   if (!path.spec.relay) {
-    const bool with_nic = direct(cause) || (cause == DownCause::peer_notice && direct(peer_cause));
-    with_nic ? liveness_.on_failed_with_nic(path.index)
-             : liveness_.on_failed(path.index, closed, now);
+    is_explained(cause == DownCause::peer_notice ? peer_cause : cause)
+        ? liveness_.on_explained(path.index)
+        : liveness_.on_failed(path.index, closed, now);
   }
   if (from == PathPhase::up) events_.on_failing(path);
   // The peer must not take the aftermath for a stall of the path either.

@@ -98,8 +98,9 @@ INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
 INSTANTIATE_TEST_SUITE_P(VerdictsOfHigherRanks, KeptSeedTest,
                          testing::Values<uint64_t>(42282, 4565057, 34760, 34803, 6345176, 43947));
 
-// The peer told the loss of a NIC, and was killed a moment later.
-INSTANTIATE_TEST_SUITE_P(DeathAfterANic, KeptSeedTest, testing::Values<uint64_t>(184493, 184579));
+// A path had ended because of its NIC, or of changed bytes, and the peer was killed a moment later.
+INSTANTIATE_TEST_SUITE_P(DeathAfterALoss, KeptSeedTest,
+                         testing::Values<uint64_t>(925, 184493, 184579));
 
 // With operators, and with callers that abort or disagree.
 TEST(Trial, OfASeedWithPeopleKeepsEveryRule) {
