@@ -7,7 +7,8 @@
 // - Each connection that was open to the end was closed by a kernel, and new ones are refused: at
 //   once if one ended in order, which only the kernel of a process that is gone does, and after
 //   some seconds if all were reset. A process that dies with unread bytes resets its connections,
-//   but a firewall that begins to refuse does so too.
+//   but a firewall that begins to refuse does so too. One in order and another silent, because its
+//   network had failed before, takes the same seconds.
 // - Every new connection is refused for long. So it is when a host was cut off while its process
 //   died, or when it has restarted.
 #pragma once
@@ -38,8 +39,8 @@ class DeathEvidence {
     R2CCL_CHECK(path < paths_.size());
     paths_[path] = {at, closed, false};
   }
-  // Records that a path failed for a reason that one end knows: its NIC, or the bytes that came. The
-  // end of its connections says nothing of the process.
+  // Records that a path failed for a reason that one end knows: its NIC, or the bytes that came.
+  // The end of its connections says nothing of the process.
   void on_explained(size_t path) {
     R2CCL_CHECK(path < paths_.size());
     paths_[path] = {};
@@ -72,13 +73,15 @@ class DeathEvidence {
     if (refusals_ >= kRefusalsAlone && refused_for >= kRefusedAlone) return true;
     size_t closed = 0;
     bool ended = false;
+    bool silent = false;
     for (const Path& path : paths_) {
       if (path.failed_at == 0 || path.failed_at < all_down_at_ - kTogether) continue;
-      if (path.closed == KernelClose::none) return false;
+      silent = silent || path.closed == KernelClose::none;
       ended = ended || path.closed == KernelClose::ended;
-      ++closed;
+      closed += path.closed == KernelClose::none ? 0 : 1;
     }
-    if (!ended && refused_for < kRefusedAfterReset) return false;
+    if (silent && !ended) return false;
+    if ((silent || !ended) && refused_for < kRefusedAfterReset) return false;
     const auto refused = static_cast<size_t>(
         std::count_if(paths_.begin(), paths_.end(), [](const Path& path) { return path.refused; }));
     return closed > 0 && refusals_ >= kRefusals && refused >= std::min(kRefusals, closed);

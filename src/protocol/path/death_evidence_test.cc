@@ -33,12 +33,17 @@ TEST(DeathEvidence, TwoRefusalsAreNoProofWhileTheNetworkIsDown) {
   }
 }
 
-TEST(DeathEvidence, OneSilentPathMakesTwoRefusalsTooLittle) {
-  DeathEvidence evidence = failed_paths(KernelClose::ended);
-  evidence.on_failed(1, KernelClose::none, kStart - 2 * kSecond);
-  evidence.on_refused(0, kStart);
-  evidence.on_refused(2, kStart);
-  EXPECT_FALSE(evidence.proves_death());
+TEST(DeathEvidence, WithASilentPathTheRefusalsMustLast) {
+  for (const KernelClose others : {KernelClose::ended, KernelClose::reset}) {
+    DeathEvidence evidence = failed_paths(others);
+    evidence.on_failed(1, KernelClose::none, kStart - 2 * kSecond);
+    for (int i = 0; i < 8; ++i) {
+      evidence.on_refused(i % 2 == 0 ? 0 : 2, kStart + i * 250 * kMillisecond);
+      EXPECT_FALSE(evidence.proves_death()) << i;
+    }
+    evidence.on_refused(0, kStart + 2 * kSecond);
+    EXPECT_EQ(evidence.proves_death(), others == KernelClose::ended) << "a firewall resets too";
+  }
 }
 
 // The peer told the loss of its NIC, and was killed a moment later.

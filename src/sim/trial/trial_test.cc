@@ -98,9 +98,10 @@ INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
 INSTANTIATE_TEST_SUITE_P(VerdictsOfHigherRanks, KeptSeedTest,
                          testing::Values<uint64_t>(42282, 4565057, 34760, 34803, 6345176, 43947));
 
-// A path had ended because of its NIC, or of changed bytes, and the peer was killed a moment later.
+// A path had failed because of its network, its NIC or changed bytes, and the peer was killed a
+// moment later.
 INSTANTIATE_TEST_SUITE_P(DeathAfterALoss, KeptSeedTest,
-                         testing::Values<uint64_t>(925, 184493, 184579));
+                         testing::Values<uint64_t>(925, 121535, 184493, 184579));
 
 // With operators, and with callers that abort or disagree.
 TEST(Trial, OfASeedWithPeopleKeepsEveryRule) {
