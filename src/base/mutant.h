@@ -83,15 +83,19 @@ namespace r2ccl {
   X(relay_blamed, "a relay path that ends is a fault of this host's network")                     \
   X(tune_margin_cap, "a path's own error gives it time without bound")                            \
   X(tune_margin_error, "the loss timeout margin ignores the error of the predictions")            \
+  X(tune_margin_window, "the margin has no time for a smallest window ahead")                     \
   X(tune_margin_unknown, "a path without an answer has the usual margin")                         \
   X(tune_window_late, "a window has no time for late acknowledgements")                           \
   X(tune_window_shared, "the time for late acknowledgements counts in full on a shared NIC")      \
+  X(tune_window_filled, "a window grows though it was not half full")                             \
   X(tune_window_slow_start, "a window grows to its target at once")                               \
   X(tune_correct_delay, "a delay guessed before the rate was known stays")                        \
   X(tune_probation, "a fast probe is believed at once")                                           \
   X(tune_no_probe, "a path that looks slow is never probed")                                      \
   X(tune_rate_any, "an interval that was not full lowers the rate")                               \
   X(tune_rate_suspect, "lateness under suspicion lowers no rate")                                 \
+  X(tune_believed, "the highest app-limited sample counts, not the median")                       \
+  X(tune_prior, "a prior counts in full beside known rates")                                      \
   X(tune_peer_suspects, "the peer's suspicion does not matter")                                   \
   X(tune_backlog, "a chunk takes no slower path while the rest takes longer")                     \
   X(tune_never_wait, "a chunk never waits for a better path")                                     \

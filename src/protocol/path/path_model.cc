@@ -65,13 +65,18 @@ void PathModel::expect(double bytes_per_ns) {
 TimeNs PathModel::slack() const {
   // No acknowledgement has come yet, so the path may be long.
   if (base_delay_ == kDelayInitial && !mutated(Mutant::tune_margin_unknown)) return kSlackUnknown;
+  // However slow the NICs are, the smallest window of another sender may be ahead of this one.
+  const TimeNs least =
+      mutated(Mutant::tune_margin_window)
+          ? kSlackMin
+          : std::min(kSlackMin + wire_time_at_most(limits::kWindowBytesMin), kSlackMax);
   // If only this path's acknowledgements are late, the schedulers are not the cause.
   const TimeNs error =
       mutated(Mutant::tune_margin_cap)
           ? deviation_
           : std::min(deviation_, kErrorOfBest * std::min(best_.deviation, kSecond));
-  if (mutated(Mutant::tune_margin_error)) return kSlackMin;
-  return std::clamp(4 * error, kSlackMin, kSlackMax);
+  if (mutated(Mutant::tune_margin_error)) return least;
+  return std::clamp(4 * error, least, kSlackMax);
 }
 
 TimeNs PathModel::finish_at(uint64_t bytes, TimeNs now) const {
@@ -119,6 +124,11 @@ void PathModel::add_one_way(TimeNs one_way, TimeNs now) {
   }
   if (one_way_samples_ < one_ways_.size()) return;
   greatest_one_way_ = *std::max_element(one_ways_.begin(), one_ways_.end());
+}
+
+double PathModel::believed_bytes_per_ns() const {
+  if (rate_known_) return rate_;
+  return std::max(kRateInitial, recent_rate_);
 }
 
 TimeNs PathModel::wire_time(uint64_t bytes) const {
@@ -241,6 +251,10 @@ void PathModel::learn_shown(std::span<const Transmission> batch, TimeNs at) {
 // too. Only the last few samples count, because a token bucket lets a burst through at once.
 void PathModel::show(double bytes_per_ns) {
   recent_rates_[rate_samples_++ % recent_rates_.size()] = bytes_per_ns;
+  std::array<double, 8> sorted = recent_rates_;
+  std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
+  recent_rate_ = mutated(Mutant::tune_believed) ? *std::max_element(sorted.begin(), sorted.end())
+                                                : sorted[sorted.size() / 2];
 }
 
 // Separates delay and rate. Before the rate was known, a slow path's wire time looked like delay. A
@@ -357,8 +371,8 @@ TimeNs PathModel::window_time() const {
                                 : std::max(late, limits::kWindowDuration));
 }
 
-// The app-limited samples of a path that is never full tell how much it carries. They may be a
-// burst, so they count for half a window at most.
+// A path that is never half full keeps its window. Its app-limited samples tell then how much it
+// carries. They may be a burst, so they count for half a window at most.
 uint64_t PathModel::bytes_in(TimeNs duration) const {
   const double share = static_cast<double>(duration) / static_cast<double>(window_time());
   const double shown = shown_bytes_per_ns() * static_cast<double>(duration);
@@ -367,7 +381,8 @@ uint64_t PathModel::bytes_in(TimeNs duration) const {
 }
 
 // Sizes the window by the time that its bytes take. No rate is needed: `ahead` bytes took this
-// long, so that many more or fewer take window_time().
+// long, so that many more or fewer take window_time(). Only a path that was at least half full
+// shows that a larger window helps.
 void PathModel::resize_window(const Transmission& last, uint64_t delivered, TimeNs at) {
   const TimeNs allowed = window_time();
   const TimeNs elapsed = at - last.sent_at;
@@ -378,7 +393,7 @@ void PathModel::resize_window(const Transmission& last, uint64_t delivered, Time
                                        static_cast<double>(limits::kWindowBytesMax)));
   if (elapsed > allowed) {
     window_ = std::min(window_, target);
-  } else {
+  } else if (last.filled || mutated(Mutant::tune_window_filled)) {
     // Growing by at most the delivered bytes is slow start (RFC 5681, section 3.1).
     window_ = std::max(
         window_,

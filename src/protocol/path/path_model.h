@@ -114,6 +114,9 @@ class PathModel {
   double shown_bytes_per_ns() const {
     return rate_known_ ? rate_ : *std::max_element(recent_rates_.begin(), recent_rates_.end());
   }
+  // Returns the rate, or while that is not known the median of the last app-limited samples: few of
+  // them are bursts. At least kRateInitial then.
+  double believed_bytes_per_ns() const;
   // Returns whether the path has shown that it is slow.
   bool is_slow(double best_bytes_per_ns) const {
     return rate_known_ && rate_ < kSlowShare * best_bytes_per_ns;
@@ -190,6 +193,7 @@ class PathModel {
   double rate_ = kRateInitial;  // > 0; bytes per ns
   bool rate_known_ = false;
   std::array<double, 8> recent_rates_{};
+  double recent_rate_ = 0;  // their median
   uint32_t rate_samples_ = 0;
   TimeNs train_began_at_ = 0;  // the send of the last delivered one that began a train
   uint64_t train_bytes_ = 0;   // delivered since

@@ -44,22 +44,37 @@ double PathScheduler::busy_rate(uint64_t bytes) const {
   return *middle;
 }
 
-// Returns the highest observed rate.
+// Returns the highest measured rate. An unmeasured rate may be a token bucket's burst: cap it.
 double PathScheduler::fastest_rate() const {
   double fastest = 0;
   for (const PathEnd* path : paths_) {
     if (!path->carries()) continue;
-    fastest = std::max(fastest, path->model.shown_bytes_per_ns());
+    fastest = std::max(fastest, path->model.believed_bytes_per_ns());
   }
   return fastest > 0 ? fastest : PathModel::kRateInitial;
 }
 
 PathModel::Best PathScheduler::best_shown() const {
   PathModel::Best best;
+  double known = 0;
+  double prior = 0;
+  double believed = 0;
   for (const PathEnd* path : paths_) {
     if (!path->carries()) continue;
-    best.bytes_per_ns = std::max(best.bytes_per_ns, path->model.shown_bytes_per_ns());
+    double& fastest = path->model.rate_known() ? known : prior;
+    fastest = std::max(fastest, path->model.shown_bytes_per_ns());
+    if (!path->model.rate_known()) {
+      believed = std::max(believed, path->model.believed_bytes_per_ns());
+    }
     best.deviation = std::min(best.deviation, path->model.deviation());
+  }
+  if (known == 0) {
+    best.bytes_per_ns = std::max(best.bytes_per_ns, prior);
+  } else {
+    // The highest sample may be a token bucket's burst, beside which every measured path would look
+    // slow.
+    best.bytes_per_ns =
+        std::max(known, mutated(Mutant::tune_prior) ? prior : std::min(prior, believed));
   }
   TimeNs newest = 0;
   for (const PathEnd* path : paths_) newest = std::max(newest, path->model.one_way_at());

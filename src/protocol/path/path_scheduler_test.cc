@@ -309,6 +309,11 @@ TEST_F(PriorTest, AFastPathCountsInFullBesideAMeasuredSlowOne) {
   EXPECT_DOUBLE_EQ(rate_beside_a_slow_path([](int) { return 100 * kMicrosecond; }), 0.3);
 }
 
+TEST_F(PriorTest, AFewBurstsDoNotCountBesideAMeasuredPath) {
+  const auto time_of = [](int i) { return i % 4 == 0 ? 100 * kMicrosecond : kMillisecond; };
+  EXPECT_DOUBLE_EQ(rate_beside_a_slow_path(time_of), PathModel::kRateInitial);
+}
+
 TEST_F(SchedulerTest, TheRateOfATrainCountsTheBytesOfAllItsSends) {
   path(0).send(kChunk, kStart);
   path(0).send(kChunk, kStart + 10 * kMillisecond);  // begins a train
