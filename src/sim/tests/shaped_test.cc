@@ -3,6 +3,7 @@
 // silent.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "sim/cluster/cluster.h"
@@ -36,6 +37,57 @@ TEST(Shaped, LargeOperationsKeepEveryNicBusy) {
   job.start(kOperations);
   run(cluster, job, 30 * kSecond);
   EXPECT_LT(job.longest(), kLine + kLine / 10);
+}
+
+// Returns the number of operations that end within `time`.
+size_t operations_in(Cluster& cluster, const AllReduceJob& job, TimeNs time) {
+  const auto ended = [&] {
+    return std::ranges::count_if(
+        job.operations(), [](const AllReduceJob::Operation& each) { return each.ended > 0; });
+  };
+  const auto before = ended();
+  cluster.world().run_for(time);
+  return static_cast<size_t>(ended() - before);
+}
+
+// A NIC that comes back passes a burst at first, beside which all other NICs look slow.
+TEST(Shaped, ANicThatReturnsIsUsedAgainWithinASecondAndLeavesNoOtherIdle) {
+  constexpr uint64_t kRate = 9'375'000;  // of `r2ccl demo` on a slow machine
+  constexpr NicFaults kShaper = {
+      .rate_bytes_per_s = kRate, .burst_bytes = 66'000, .port_bytes = kRate / 20};
+  NicFaults pulled = kShaper;
+  pulled.pulled = true;
+  NicFaults slow = kShaper;
+  slow.rate_bytes_per_s /= 10;
+  slow.port_bytes /= 10;
+  ClusterOptions options;
+  options.hosts = kHosts;
+  options.nics = kNics;
+  options.rate_bytes_per_s = kBuilt;
+  options.world.network.stream.segment_bytes = 1448;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  for (int host = 0; host < kHosts; ++host) {
+    for (int k = 0; k < kNics; ++k) cluster.fabric().set_faults(cluster.nic(host, k), kShaper);
+  }
+  AllReduceJob job(cluster, 1024 * 1024 / sizeof(int64_t));
+  job.start(1'000);
+  operations_in(cluster, job, kSecond);
+  const size_t before = operations_in(cluster, job, 2 * kSecond) / 2;
+  for (int i = 0; i < 4; ++i) {
+    SimNic& nic = cluster.nic((i + 1) % kHosts, (i + 2) % kNics);
+    cluster.fabric().set_faults(nic, i % 2 == 0 ? pulled : slow);
+    operations_in(cluster, job, 4 * kSecond);
+    cluster.fabric().set_faults(nic, kShaper);
+    operations_in(cluster, job, kSecond);
+    for (int second = 1; second < 3; ++second) {
+      EXPECT_GE(operations_in(cluster, job, kSecond), before - before / 10) << i << " " << second;
+    }
+    operations_in(cluster, job, 3 * kSecond);
+  }
+  EXPECT_EQ(job.error(), "");
+  EXPECT_EQ(job.wrong(), 0u);
+  job.abandon();
 }
 
 // Every port drops what its queue does not hold, and the queue of one NIC holds 10 ms of a tenth of
