@@ -81,12 +81,6 @@ class HandleTable {
     const auto node = live_.extract(number_of(handle));
     return node.empty() ? nullptr : std::move(node.mapped());
   }
-  std::vector<std::weak_ptr<Object>> all() const {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::weak_ptr<Object>> objects;
-    for (const auto& [number, object] : live_) objects.push_back(object);
-    return objects;
-  }
   // Returns whether add() ever returned this handle.
   bool was_given(Handle handle) const {
     const std::lock_guard lock(mutex_);

@@ -43,39 +43,12 @@ r2cclResult_t hand_out(Result<std::unique_ptr<Communicator>> made, r2cclComm_t* 
   return r2cclSuccess;
 }
 
-// While a caller waits for the end of one communicator, it cannot end another one, which a rank
-// that ends them in another order waits for. So the others of this process answer the goodbyes of
-// ranks that have left meanwhile.
-class OthersAnswer {
- public:
-  explicit OthersAnswer(const Communicator& ends) : ends_(ends.comm_id()), all_(comms().all()) {
-    tell(true);
-  }
-  ~OthersAnswer() { tell(false); }
-  OthersAnswer(const OthersAnswer&) = delete;
-  OthersAnswer& operator=(const OthersAnswer&) = delete;
-
- private:
-  void tell(bool answers) {
-    for (const auto& each : all_) {
-      const auto other = each.lock();
-      if (other == nullptr || other->inherited()) continue;
-      // Another rank of the same communicator may live in this process.
-      if (other->communicator->comm_id() != ends_) other->communicator->answer_goodbyes(answers);
-    }
-  }
-
-  const uint64_t ends_;
-  const std::vector<std::weak_ptr<CommObject>> all_;
-};
-
 r2cclResult_t finalize(CommObject* comm) {
   {
     std::lock_guard lock(comm->mutex);
     if (comm->finalized) return r2cclSuccess;
     comm->finalized = true;
   }
-  const OthersAnswer others(*comm->communicator);
   return result_of(comm->communicator->finalize());
 }
 

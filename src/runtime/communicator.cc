@@ -237,10 +237,13 @@ void Communicator::note_awaited() {
   const uint64_t changes = awaited_->changes();
   if (std::exchange(awaited_seen_, changes) == changes) return;
   std::vector<PendingCall> transfers;
-  awaited_->for_each([&transfers](const Request& request) {
+  bool any = false;
+  awaited_->for_each([&](const Request& request) {
+    any = true;
     if (request.call().kind != PendingCall::Kind::collective) transfers.push_back(request.call());
   });
   runtime_->waits().set_transfers(transfers, awaited_->take_hurried());
+  runtime_->set_caller_waits(any || finalizes_);
 }
 
 void Communicator::show_waits() {
@@ -368,6 +371,19 @@ std::shared_ptr<Request> Communicator::receive_tagged(std::byte* bytes, uint64_t
 }
 
 Status Communicator::finalize() {
+  const auto wait = [this](bool waits) {
+    call([this, waits] {
+      finalizes_ = waits;
+      runtime_->set_caller_waits(waits);
+    });
+  };
+  wait(true);
+  Status ended = leave();
+  wait(false);
+  return ended;
+}
+
+Status Communicator::leave() {
   const auto complete = [this] {
     return !runtime_->failure().ok() || runtime_->operations().idle_but_local();
   };
@@ -405,14 +421,6 @@ Status Communicator::finalize() {
   ask([&] { unmatched = runtime_->abandoned(); });
   if (!unmatched) return failed;
   return Status(Code::invalid_usage, failed.message()).with_ranks(failed.ranks());
-}
-
-void Communicator::answer_goodbyes(bool answers) {
-  try {
-    thread().post([this, answers] { runtime_->answer_goodbyes(answers); });
-  } catch (const std::bad_alloc&) {
-    R2CCL_LOG(warn, "out of memory: communicators that end in another order may wait");
-  }
 }
 
 void Communicator::wait_for_news(TimeNs bound) {

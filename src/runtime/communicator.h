@@ -80,11 +80,6 @@ class Communicator final : private RankObserver {
 
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
-  // True: from now on this rank answers the goodbye of a rank that leaves with its own, until the
-  // same call with false. Calls count.
-  void answer_goodbyes(bool answers);
-  // The same on all ranks.
-  uint64_t comm_id() const { return runtime_->comm_id(); }
   // Ends the communicator with `why` and tells the other ranks.
   void fail(const Status& why);
   // On return no buffer is touched any more.
@@ -111,6 +106,7 @@ class Communicator final : private RankObserver {
   Status start_runtime(MetJob met);
   Status wait_for_links(TimeNs deadline);
   Status measure_costs(TimeNs deadline);
+  Status leave();
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
 
@@ -132,6 +128,7 @@ class Communicator final : private RankObserver {
   const std::shared_ptr<ProcessDriver> driver_;
   const std::shared_ptr<AwaitedRequests> awaited_;
   uint64_t awaited_seen_ = 0;  // its change counter
+  bool finalizes_ = false;     // in the driving thread
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads

@@ -56,6 +56,7 @@ RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserv
 }
 
 RankRuntime::~RankRuntime() {
+  set_caller_waits(false);
   process_.remove(*this);
   if (operations_ == nullptr) return;
   // Nothing moves bytes any more.
@@ -188,7 +189,6 @@ void RankRuntime::turn() {
   engine_.progress();
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
-  if (answers_ > 0 && any_departed_) answer_departed();
   fault_reporter_->progress(ended_);
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
   waits_->progress(now);
@@ -234,9 +234,18 @@ void RankRuntime::begin_goodbye() {
   }
 }
 
-// A rank that has left takes part in nothing more, so this one owes it only its acknowledgements.
+void RankRuntime::set_caller_waits(bool waits) {
+  if (waits == caller_waits_) return;
+  caller_waits_ = waits;
+  waits ? process_.caller_waits(comm_id_) : process_.caller_waits_no_more(comm_id_);
+}
+
+// A rank that has left takes part in nothing more, so this one owes it only its acknowledgements. A
+// caller that waits in another communicator cannot leave this one, and the rank that has left may
+// be the one that he waits for.
 void RankRuntime::answer_departed() {
-  if (leaving_ || !failure_.ok()) return;
+  if (!any_departed_ || !process_.caller_waits_outside(comm_id_)) return;
+  if (leaving_ || halted() || !failure_.ok()) return;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_.link(Rank(peer));
     if (link != nullptr && link->peer_said_goodbye() && !link->ends()) link->begin_goodbye();
@@ -293,6 +302,7 @@ void RankRuntime::on_goodbye(Rank peer) {
   if (leaving_) return;
   const auto index = static_cast<size_t>(peer.value());
   departed_[index] = ended_[index] = any_departed_ = true;
+  answer_departed();
 }
 
 void RankRuntime::on_contradiction(Rank peer, const std::string& why) {

@@ -131,9 +131,9 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // match, the job fails.
   void close_calls() { waits_->close(); }
   bool leaving() const { return leaving_; }
-  // True: the caller cannot begin this rank's goodbye now, because he waits for the end of another
-  // communicator. A rank that has left gets its answer all the same. Calls count.
-  void answer_goodbyes(bool answers) { answers_ += answers ? 1 : -1; }
+  // A caller waits in this communicator for long, or no more. As long as one does, the ranks of
+  // this process in other communicators answer the goodbye of a rank that has left.
+  void set_caller_waits(bool waits);
   // Every peer has said goodbye too, or has ended.
   bool goodbye_done() const;
   std::vector<Rank> goodbyes_missing() const;
@@ -195,6 +195,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   TimeNs next_timeout() override;
   bool busy() const override;
   void on_nics_changed() override { engine_.on_nics_changed(); }
+  void on_caller_waits() override { answer_departed(); }
   void on_exception(const std::exception& error) noexcept override { fail_by_exception(error); }
   void tell_idle_nics();
   bool started() const { return rank_status_ != nullptr; }
@@ -231,7 +232,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   std::vector<bool> ended_;     // these, and ranks that ended otherwise
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls
-  int answers_ = 0;             // waits of the caller for the end of other communicators
+  bool caller_waits_ = false;
   bool costs_agreed_ = false;
   Status failure_;
   Status no_memory_ = Status::out_of_memory();  // the cause of a failure for want of memory

@@ -123,5 +123,20 @@ TEST(Communicators, EndInAnyOrderOnEachRank) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
+// The first rank ends a communicator before an operation of another one, the second rank after it.
+TEST(Communicators, EndBeforeOrAfterAnOperationOfAnother) {
+  Job job(2);
+  const RankBody body = [&](Comm& comm) {
+    const auto end = [&] { check(job.comm(comm.rank(), 1).destroy(), "destroy 1"); };
+    if (comm.rank() == 0) end();
+    Operation::all_reduce(comm, 1, kSmall).finish();
+    if (comm.rank() == 1) end();
+    check(comm.destroy(), "destroy 0");
+  };
+  const auto start = std::chrono::steady_clock::now();
+  job.run({body, [](Comm&) {}});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
 }  // namespace
 }  // namespace job

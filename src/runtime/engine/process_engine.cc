@@ -47,6 +47,21 @@ void ProcessEngine::on_ready(const PollEvent&) {
   for (Member* member : members_) member->on_nics_changed();
 }
 
+void ProcessEngine::caller_waits(uint64_t comm) {
+  waits_.push_back(comm);
+  for (Member* member : members_) member->on_caller_waits();
+}
+
+void ProcessEngine::caller_waits_no_more(uint64_t comm) {
+  const auto found = std::ranges::find(waits_, comm);
+  R2CCL_CHECK(found != waits_.end());
+  waits_.erase(found);
+}
+
+bool ProcessEngine::caller_waits_outside(uint64_t comm) const {
+  return std::ranges::any_of(waits_, [comm](uint64_t each) { return each != comm; });
+}
+
 void ProcessEngine::progress(TimeNs timeout_ns) {
   (void)(busy() ? spin_wait_.poll(reactor_, timeout_ns) : reactor_.poll(timeout_ns));
   polled_at_ = clock_.now();

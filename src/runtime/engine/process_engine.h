@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -37,6 +38,8 @@ class ProcessEngine final : private EventHandler {
     virtual bool busy() const = 0;
     // The state or the address of some NIC may have changed.
     virtual void on_nics_changed() = 0;
+    // A caller has begun to wait in some communicator.
+    virtual void on_caller_waits() = 0;
   };
 
   // `on_polled`: called once in each turn, after its events and before the members; may be empty.
@@ -50,6 +53,12 @@ class ProcessEngine final : private EventHandler {
   size_t member_count() const { return members_.size(); }
   // Tells the members of changes to NICs from now on, while there are members.
   Status watch_nics();
+
+  // Counts the callers that wait for long in the communicator `comm`.
+  void caller_waits(uint64_t comm);
+  void caller_waits_no_more(uint64_t comm);
+  // Returns whether a caller waits in any other communicator.
+  bool caller_waits_outside(uint64_t comm) const;
 
   // Runs one turn; waits up to `timeout_ns` for events.
   void progress(TimeNs timeout_ns);
@@ -87,6 +96,7 @@ class ProcessEngine final : private EventHandler {
   std::vector<Member*> members_;
   size_t first_ = 0;  // the member that begins the next turn
   TimeNs polled_at_ = 0;
+  std::vector<uint64_t> waits_;  // the communicator of each caller that waits
   Reactor::Registration nic_events_;  // there while there is a member
 };
 

@@ -22,6 +22,7 @@ class Member final : public ProcessEngine::Member {
   Reactor reactor;  // its own, over the process's
   TimeNs due = kNever;
   bool throws = false;
+  int waits = 0;
   std::string error;
 
  private:
@@ -33,6 +34,7 @@ class Member final : public ProcessEngine::Member {
   TimeNs next_timeout() override { return due; }
   bool busy() const override { return false; }
   void on_nics_changed() override {}
+  void on_caller_waits() override { ++waits; }
   void on_exception(const std::exception& thrown) noexcept override { error = thrown.what(); }
 
   ProcessEngine& process_;
@@ -73,6 +75,19 @@ TEST_F(ProcessEngineOfThree, TheEarliestTimeoutOfAMemberCounts) {
   second_.due = 20;
   third_.due = 10;
   EXPECT_EQ(process_.next_timeout(), 10);
+}
+
+TEST_F(ProcessEngineOfThree, ACallerWaitsOutsideOfAllCommunicatorsButHisOwn) {
+  EXPECT_FALSE(process_.caller_waits_outside(1));
+  process_.caller_waits(2);
+  process_.caller_waits(2);
+  EXPECT_EQ(first_.waits, 2);
+  EXPECT_TRUE(process_.caller_waits_outside(1));
+  EXPECT_FALSE(process_.caller_waits_outside(2));
+  process_.caller_waits_no_more(2);
+  EXPECT_TRUE(process_.caller_waits_outside(1));
+  process_.caller_waits_no_more(2);
+  EXPECT_FALSE(process_.caller_waits_outside(1));
 }
 
 TEST_F(ProcessEngineOfThree, AnExceptionInATurnReachesItsMemberOnly) {
