@@ -56,7 +56,6 @@ RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserv
 }
 
 RankRuntime::~RankRuntime() {
-  set_caller_waits(false);
   process_.remove(*this);
   if (operations_ == nullptr) return;
   // Nothing moves bytes any more.
@@ -235,9 +234,7 @@ void RankRuntime::begin_goodbye() {
 }
 
 void RankRuntime::set_caller_waits(bool waits) {
-  if (waits == caller_waits_) return;
-  caller_waits_ = waits;
-  waits ? process_.caller_waits(comm_id_) : process_.caller_waits_no_more(comm_id_);
+  if (std::exchange(caller_waits_, waits) != waits && waits) process_.tell_caller_waits();
 }
 
 // A rank that has left takes part in nothing more, so this one owes it only its acknowledgements. A

@@ -195,6 +195,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   TimeNs next_timeout() override;
   bool busy() const override;
   void on_nics_changed() override { engine_.on_nics_changed(); }
+  uint64_t caller_waits_in() const override { return caller_waits_ ? comm_id_ : 0; }
   void on_caller_waits() override { answer_departed(); }
   void on_exception(const std::exception& error) noexcept override { fail_by_exception(error); }
   void tell_idle_nics();

@@ -4,6 +4,7 @@ two NICs each, and one that has only its loopback. Needs root.
 
 usage: start_test.py PATH_OF_R2CCL [unittest arguments]
 """
+import concurrent.futures
 import os
 import re
 import shutil
@@ -82,11 +83,17 @@ class StartTest(unittest.TestCase):
         ranks = [self.start(rank, count, rank // per_host, **common, **each)
                  for rank, each in enumerate(environments)]
         self.addCleanup(lambda: [rank.kill() for rank in ranks])
-        outcome = []
-        for rank in ranks:
-            text, _ = rank.communicate(timeout=120)
-            outcome.append((rank.returncode, text, time.monotonic()))
-        return outcome
+        with concurrent.futures.ThreadPoolExecutor(count) as threads:
+            return list(threads.map(self.end_of, ranks))
+
+    @staticmethod
+    def end_of(rank):
+        text, _ = rank.communicate(timeout=120)
+        return rank.returncode, text, time.monotonic()
+
+    def expect_common_end(self, outcome):
+        ends = [end for _, _, end in outcome]
+        self.assertLess(max(ends) - min(ends), 2 + BUSY_S)
 
     def expect_run(self, outcome):
         for status, text, _ in outcome:
@@ -161,6 +168,7 @@ class StartTest(unittest.TestCase):
                 for (status, text, _), pattern in zip(outcome, words):
                     self.assertNotEqual(status, 0, text)
                     self.assertRegex(text, re.compile(pattern, re.DOTALL))
+                self.expect_common_end(outcome)
 
     def test_filters_that_leave_no_common_network_are_named_on_each_rank(self):
         filters = [{"R2CCL_SOCKET_IFNAME": name} for name in ("=eth0", "=eth0", "=eth1", "=eth1")]
@@ -174,8 +182,7 @@ class StartTest(unittest.TestCase):
             # Ranks of one host reach each other, also when the other one has just given up.
             for rank, missing in re.findall(r"no NIC of rank (\d) .*? reaches (.*?); ", text):
                 self.assertNotIn(f"rank {int(rank) ^ 1} ", missing)
-        ends = [end for _, _, end in outcome]
-        self.assertLess(max(ends) - min(ends), 2 + BUSY_S)
+        self.expect_common_end(outcome)
 
     def test_a_machine_that_has_only_its_loopback_runs_a_bench(self):
         made = host("lo")

@@ -207,6 +207,8 @@ class ExitTest(unittest.TestCase):
         self.assertIn("\nlogged True\n", output)
 
     def test_ctrl_c_ends_a_wait(self):
+        # A script in the background of a shell may have started this with the signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         for wait in ("dist.recv(torch.ones(1), 1)", "dist.barrier()",
                      "dist.new_group([0, 1])"):
             with self.subTest(wait=wait):

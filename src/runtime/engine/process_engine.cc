@@ -47,19 +47,15 @@ void ProcessEngine::on_ready(const PollEvent&) {
   for (Member* member : members_) member->on_nics_changed();
 }
 
-void ProcessEngine::caller_waits(uint64_t comm) {
-  waits_.push_back(comm);
+void ProcessEngine::tell_caller_waits() {
   for (Member* member : members_) member->on_caller_waits();
 }
 
-void ProcessEngine::caller_waits_no_more(uint64_t comm) {
-  const auto found = std::ranges::find(waits_, comm);
-  R2CCL_CHECK(found != waits_.end());
-  waits_.erase(found);
-}
-
 bool ProcessEngine::caller_waits_outside(uint64_t comm) const {
-  return std::ranges::any_of(waits_, [comm](uint64_t each) { return each != comm; });
+  return std::ranges::any_of(members_, [comm](const Member* member) {
+    const uint64_t waits_in = member->caller_waits_in();
+    return waits_in != 0 && waits_in != comm;
+  });
 }
 
 void ProcessEngine::progress(TimeNs timeout_ns) {

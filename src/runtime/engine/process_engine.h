@@ -38,6 +38,8 @@ class ProcessEngine final : private EventHandler {
     virtual bool busy() const = 0;
     // The state or the address of some NIC may have changed.
     virtual void on_nics_changed() = 0;
+    // Returns the communicator of this member in which a caller waits for long; 0: none does.
+    virtual uint64_t caller_waits_in() const = 0;
     // A caller has begun to wait in some communicator.
     virtual void on_caller_waits() = 0;
   };
@@ -54,9 +56,8 @@ class ProcessEngine final : private EventHandler {
   // Tells the members of changes to NICs from now on, while there are members.
   Status watch_nics();
 
-  // Counts the callers that wait for long in the communicator `comm`.
-  void caller_waits(uint64_t comm);
-  void caller_waits_no_more(uint64_t comm);
+  // Tells all members that a caller has begun to wait.
+  void tell_caller_waits();
   // Returns whether a caller waits in any other communicator.
   bool caller_waits_outside(uint64_t comm) const;
 
@@ -96,7 +97,6 @@ class ProcessEngine final : private EventHandler {
   std::vector<Member*> members_;
   size_t first_ = 0;  // the member that begins the next turn
   TimeNs polled_at_ = 0;
-  std::vector<uint64_t> waits_;  // the communicator of each caller that waits
   Reactor::Registration nic_events_;  // there while there is a member
 };
 
