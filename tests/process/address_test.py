@@ -17,7 +17,6 @@ import program
 from fault_test import Job
 
 NAME = f"addr{os.getpid()}"
-PATIENCE_S = 30
 CUTOFF_S = 5
 
 
@@ -89,11 +88,11 @@ class AddressTest(unittest.TestCase):
         return job
 
     def wait(self, job, holds, what):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + program.PATIENCE_S
         began = time.monotonic()
         while not holds():
             if time.monotonic() > deadline:
-                self.fail(f"not within {PATIENCE_S} s: {what}: {job.text(0)} {job.text(1)}")
+                self.fail(f"not within {program.PATIENCE_S} s: {what}: {job.text(0)} {job.text(1)}")
             time.sleep(0.02)
         return time.monotonic() - began
 

@@ -33,7 +33,6 @@ FAULTS = ((NIC, "down"), (NIC, "pull"), (NIC, "hole"), (NIC, "hole-tx"), (NIC, "
           (NIC, "slow", "10%"), (NIC, "lose", "2"), (RAIL, "hole"), (RAIL, "pull"), (RAIL, "down"),
           (MANAGEMENT, "hole"), (MANAGEMENT, "pull"))
 ROUNDS_UNDER_FAULT = 2
-PATIENCE_S = 30  # for an operation, or for a healed NIC to carry bytes: a healthy run needs 2 s
 CARRIES_BYTES = 200_000  # more than probes and handshakes
 ROUNDS_PROGRAM = None
 
@@ -105,11 +104,11 @@ class CollectiveFaultTest(unittest.TestCase):
         self.found = collections.defaultdict(lambda: {"operations": 0, "checked": 0, "wrong": 0})
 
     def wait(self, holds, what):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + program.PATIENCE_S
         while not holds():
             self.assertIsNone(self.job.process.poll(),
                               f"the job ended before {what}: {self.job.text()[-2000:]}")
-            self.assertLess(time.monotonic(), deadline, f"not within {PATIENCE_S} s: {what}")
+            self.assertLess(time.monotonic(), deadline, f"not within {program.PATIENCE_S} s: {what}")
             time.sleep(0.02)
 
     def bytes_of(self, host, nic):
@@ -183,7 +182,7 @@ class CollectiveFaultTest(unittest.TestCase):
                 self.strike(collective, fault, next(turns))
             self.report(collective)
         self.job.want("end")
-        self.assertEqual(self.job.process.wait(PATIENCE_S), 0, self.job.text()[-2000:])
+        self.assertEqual(self.job.process.wait(program.PATIENCE_S), 0, self.job.text()[-2000:])
         wrong = [each for each in self.job.poll() if each["wrong"]]
         self.assertEqual(wrong, [])
         self.assertEqual(

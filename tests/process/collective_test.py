@@ -125,7 +125,7 @@ class ReferenceTest(LocalJobCase):
         for size in range(1, RANKS_MAX + 1):
             with self.subTest(ranks=size):
                 job = self.start(size, body)
-                for told in self.hear_all(job, "result", timeout=60).values():
+                for told in self.hear_all(job, "result").values():
                     self.assertEqual(told["wrong"], [])
                     self.assertGreater(told["checked"], 100)
                 self.expect_end(job)
@@ -184,7 +184,7 @@ class CheckedBenchTest(unittest.TestCase):
                 done = program.run(
                     "bench", "-p", ranks, "--collective", collective, *words, "-b", "1M",
                     "-e", "4M", "-f", 4, "-n", 3, "-w", 1, "--json", "/dev/stderr",
-                    env=environment, timeout=60)
+                    env=environment)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 result = json.loads(done.stderr)
                 self.assertEqual(result["wrong_elements"], 0)

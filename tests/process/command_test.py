@@ -20,7 +20,7 @@ class CommandTest(unittest.TestCase):
 
     def test_bench_names_the_mistake_and_ends_with_an_error(self):
         environment = dict(os.environ, R2CCL_SOCKET_IFNAME="nosuchnic")
-        done = program.run("bench", "-p", 2, "-b", "1K", env=environment, timeout=PATIENCE_S)
+        done = program.run("bench", "-p", 2, "-b", "1K", env=environment)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("nosuchnic", done.stderr)
 
@@ -30,7 +30,7 @@ class CommandTest(unittest.TestCase):
                       ["--op-log", "/"], ["--events", "/nonexistent/%r"], ["-r", "2"],
                       ["-b", "2", "-e", "1"]):
             with self.subTest(words=words):
-                done = program.run("bench", "-p", 2, *words, timeout=PATIENCE_S)
+                done = program.run("bench", "-p", 2, *words)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(words[0], done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
@@ -66,7 +66,7 @@ class CommandTest(unittest.TestCase):
                  "put --name before it"),
                 (["lab", "all", "--port", "99999", "true"], "--port: Value 99999 not in range 1 ")):
             with self.subTest(words=words):
-                done = program.run(*words, timeout=PATIENCE_S)
+                done = program.run(*words)
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(said, done.stderr)
                 self.assertEqual(done.stdout, "")
@@ -90,7 +90,7 @@ class CommandTest(unittest.TestCase):
         for words in (["plan", "show", "all_reduce", "-p", 64, "-c", 10_000_000, "--loss", 50],
                       ["plan", "check", "/dev/zero"]):
             with self.subTest(words=words):
-                done = program.run(*words, preexec_fn=limit, timeout=PATIENCE_S)
+                done = program.run(*words, preexec_fn=limit)
                 self.assertEqual((done.returncode, done.stderr),
                                  (2, "r2ccl: out of memory; ask for fewer ranks or bytes, or allow "
                                      "the command more memory\n"))
@@ -100,14 +100,14 @@ class CommandTest(unittest.TestCase):
                             (["help", "bench"], ["bench", "--help"]),
                             (["help", "lab", "up"], ["lab", "up", "--help"])):
             with self.subTest(words=words):
-                done = program.run(*words, timeout=PATIENCE_S)
+                done = program.run(*words)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
-                self.assertEqual(done.stdout, program.run(*same, timeout=PATIENCE_S).stdout)
+                self.assertEqual(done.stdout, program.run(*same).stdout)
                 self.assertIn("Usage: " + " ".join(["r2ccl", *same[:-1]]), done.stdout)
 
     def help_of_all(self, *words):
         """Returns the words of each command and its help."""
-        text = program.run("help", *words, timeout=PATIENCE_S).stdout
+        text = program.run("help", *words).stdout
         yield words, text
         below = text.split("Subcommands:\n")[1].split("\n\n")[0] if "Subcommands:" in text else ""
         for name in re.findall(r"^  (\S+)", below, re.M):
@@ -126,7 +126,7 @@ class CommandTest(unittest.TestCase):
 
     def test_bench_takes_the_letters_of_nccl_tests(self):
         done = program.run("bench", "-p", 2, "-b", 10, "-n", 3, "-w", 0, "--in-place", "--json", "-",
-                           env=dict(os.environ, R2CCL_SOCKET_IFNAME=NICS), timeout=PATIENCE_S)
+                           env=dict(os.environ, R2CCL_SOCKET_IFNAME=NICS))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("# 10 bytes are rounded up to 12: whole elements of float\n", done.stdout)
         self.assertIn("# Out of bounds values : 0 OK\n", done.stdout)
@@ -137,7 +137,7 @@ class CommandTest(unittest.TestCase):
     def test_bench_says_where_it_did_not_check(self):
         done = program.run("bench", "-p", 2, "-b", "1K", "-n", 3, "-c", 0, "--collective",
                            "sendrecv", "--json", "-",
-                           env=dict(os.environ, R2CCL_SOCKET_IFNAME=NICS), timeout=PATIENCE_S)
+                           env=dict(os.environ, R2CCL_SOCKET_IFNAME=NICS))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("# Out of bounds values : not checked\n", done.stdout)
         result = json.loads(done.stdout[done.stdout.index("\n{") + 1:])
@@ -146,15 +146,14 @@ class CommandTest(unittest.TestCase):
                          (None, None))
 
     def test_bench_refuses_a_collective_that_it_has_not_in_place(self):
-        done = program.run("bench", "-p", 2, "-b", "1K", "--in-place", "--collective", "scatter",
-                           timeout=PATIENCE_S)
+        done = program.run("bench", "-p", 2, "-b", "1K", "--in-place", "--collective", "scatter")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("--in-place is for all_reduce and broadcast", done.stderr)
 
     def test_the_version_is_an_option_too(self):
-        done = program.run("--version", timeout=PATIENCE_S)
+        done = program.run("--version")
         self.assertEqual(done.returncode, 0)
-        self.assertEqual(done.stdout, program.run("version", timeout=PATIENCE_S).stdout)
+        self.assertEqual(done.stdout, program.run("version").stdout)
         self.assertRegex(done.stdout, r"^r2ccl \d+\.\d+\.\d+ ")
 
 

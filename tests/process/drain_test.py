@@ -37,7 +37,7 @@ class DrainTest(FaultCase):
         return job
 
     def run_on_job(self, command, *words):
-        return program.run(command, "--comm", self.comm, *words, env=self.environment, timeout=60)
+        return program.run(command, "--comm", self.comm, *words, env=self.environment)
 
     def drain(self, *words):
         return self.run_on_job("drain", *words)
@@ -136,7 +136,7 @@ class DrainTest(FaultCase):
             self.wait(job, lambda: self.status_nic("h2", "nic0")[0]["drained"], "it is drained")
             self.assertIsNone(leaving.poll())
             leaving.send_signal(signal.SIGINT)
-            out, err = leaving.communicate(timeout=60)
+            out, err = leaving.communicate(timeout=program.PATIENCE_S)
         finally:
             os.kill(pid, signal.SIGCONT)
         self.assertEqual((leaving.returncode, out, err), (-signal.SIGINT, "", ""))
@@ -153,7 +153,7 @@ class DrainTest(FaultCase):
         nics = ("nic0", "nic1", "nic2")
         running = [program.start("drain", "--comm", self.comm, "h1", nic, env=self.environment)
                    for nic in nics]
-        told = [(each.communicate(timeout=60), each.returncode) for each in running]
+        told = [(each.communicate(timeout=program.PATIENCE_S), each.returncode) for each in running]
         served = [nic for nic, (_, status) in zip(nics, told) if status == 0]
         # Both ask one rank of one host, which knows the order of the requests.
         self.assertEqual(len(served), 2, told)
@@ -175,12 +175,12 @@ class NoJobTest(FaultCase):
     shape = ("1", "1", "0")
 
     def test_without_a_job_there_is_nothing_to_drain(self):
-        done = program.run("drain", "--pid", "1", "h0", "nic0", timeout=60)
+        done = program.run("drain", "--pid", "1", "h0", "nic0")
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such running job", done.stderr)
         for words in (("h0",), ("", "nic0"), ("h0", ""), ("h0", "nic0 h1"), ("h0\nh1", "nic0"),
                       ("h0", "n" * 80), ("h" * 600, "nic0")):
-            done = program.run("drain", *words, timeout=60)
+            done = program.run("drain", *words)
             self.assertEqual(done.returncode, 2, words)
 
 

@@ -102,7 +102,7 @@ class DrainWordsTest(unittest.TestCase):
 
     def drain(self, *words):
         return program.run("drain", "--comm", COMM, "--timeout", "0.3", *words, "h1", "nic0",
-                           env=self.environment, timeout=60)
+                           env=self.environment)
 
     def expect(self, done, status, out=(), err=(), never=()):
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)

@@ -20,7 +20,6 @@ import program
 from network_lab import lab
 
 DURATION_S = 1_000_000  # a job's, beyond all steps of a clock: the test ends it
-PATIENCE_S = 60  # for an event: an idle machine needs a second, and simulations hold the bounds
 CARRIES_BYTES = 500_000  # more than probes and greetings
 OPERATIONS_DURING_FAULT = 5
 
@@ -101,12 +100,12 @@ class FaultCase(unittest.TestCase):
         return job
 
     def wait(self, job, holds, what):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + program.PATIENCE_S
         while not holds():
             if job.process.poll() is not None:
                 self.fail(f"the job ended before {what}: {job.text()}")
             if time.monotonic() > deadline:
-                self.fail(f"not within {PATIENCE_S} s: {what}; verdicts: {job.verdicts()}")
+                self.fail(f"not within {program.PATIENCE_S} s: {what}; verdicts: {job.verdicts()}")
             time.sleep(0.05)
 
     def expect_operations(self, job):
@@ -128,7 +127,7 @@ class FaultCase(unittest.TestCase):
     def expect_right(self, job, faulty):
         """The job ends well, and its verdicts name only `faulty`."""
         job.end()
-        status = job.process.wait(PATIENCE_S)
+        status = job.process.wait(program.PATIENCE_S)
         self.assertEqual(status, 0, job.text())
         with open(job.json_file, encoding="utf-8") as text:
             result = json.load(text)

@@ -55,8 +55,7 @@ if child == 0:
 os.read(ready, 1)
 begin = time.monotonic()
 try:
-    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=60)
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 finally:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -76,7 +75,7 @@ def run_beside(count, answer, *words, environment):
         done = subprocess.run(["unshare", "-m", sys.executable, "-c", SCRIPT],
                               input=json.dumps([UID, count, answer, command, programs]),
                               env=environment, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=90)
+                              stderr=subprocess.PIPE, timeout=program.PATIENCE_S)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
     return json.loads(done.stdout)

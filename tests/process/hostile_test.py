@@ -248,7 +248,8 @@ table inet forgetful {
         job = subprocess.run(
             [program.PATH, "lab", "all", "--name", network_lab.NAME, sys.executable, "-B",
              os.path.join(HERE, "idle_rank.py"), program.PATH, str(idle_s)],
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            timeout=program.PATIENCE_S,
             env=dict(os.environ, R2CCL_SOCKET_IFNAME="nic"))
         self.assertEqual(job.returncode, 0, job.stderr)
         ranks = [json.loads(line) for line in job.stdout.splitlines()]

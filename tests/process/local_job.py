@@ -15,10 +15,10 @@ import traceback
 import unittest
 
 import r2ccl_api as api
+from program import PATIENCE_S
 
 NICS = "=lo@127.0.0.1,lo@127.0.0.2"
 SECRET = "the secret of this test"
-PATIENCE_S = 60  # the bound of events that must happen but have no bound of their own
 # Other programs may have the processors for as long. So these tests find an event that never comes,
 # or comes by a longer timer; unit tests and simulations hold the exact bounds, in virtual time.
 BUSY_S = 20

@@ -312,7 +312,7 @@ class LateNameTest(LogCase):
         time.sleep(LATE_S)
         with open(hosts, "a", encoding="ascii") as file:
             file.write(f"127.0.0.1 {self.name}\n")
-        for message in self.hear_all(job, "init", timeout=120).values():
+        for message in self.hear_all(job, "init").values():
             self.assert_ok(message)
             self.assertGreater(message["seconds"], LATE_S / 2)
         for process in job.values():
@@ -327,7 +327,7 @@ class LateNameTest(LogCase):
         words = (f'rank 1 of 2 has not arrived within 2 s; rank 0\'s host cannot resolve the host '
                  f'name "{self.name}" either',
                  f'cannot resolve the host name "{self.name}" within 2 s: ')
-        for rank, message in self.hear_all(job, "init", timeout=60).items():
+        for rank, message in self.hear_all(job, "init").items():
             self.assertEqual(message["code"], api.TIMEOUT, message["text"])
             self.assertIn(words[rank], message["text"])
             self.assertGreater(message["seconds"], 1.9)

@@ -7,7 +7,7 @@ NAME = f"labtest{os.getpid()}"
 
 
 def lab(*words, check=True, **options):
-    done = program.run("lab", "--name", NAME, *words, timeout=60, **options)
+    done = program.run("lab", "--name", NAME, *words, **options)
     if check and done.returncode != 0:
         raise AssertionError(f"lab {words}: status {done.returncode}: {done.stderr}")
     return done

@@ -6,6 +6,9 @@ import tempfile
 import unittest
 
 PATH = "r2ccl"
+# The bound of what must happen but has no bound of its own. It is below R2CCL_CUTOFF_S, so nothing
+# that comes by the cutoff alone counts.
+PATIENCE_S = 200
 
 # Other tests run beside this one, and `r2ccl status` lists all jobs of the user. So each test's jobs
 # have their sockets in a folder of its own, where no other test looks.
@@ -13,10 +16,10 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="r2ccl-test-")
 os.environ["XDG_RUNTIME_DIR"] = _FOLDER.name
 
 
-def run(*words, **options):
+def run(*words, timeout=PATIENCE_S, **options):
     """Runs it to its end; its output is text."""
     return subprocess.run([PATH, *map(str, words)], text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, **options)
+                          stderr=subprocess.PIPE, timeout=timeout, **options)
 
 
 def start(*words, **options):

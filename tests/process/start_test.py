@@ -88,7 +88,7 @@ class StartTest(unittest.TestCase):
 
     @staticmethod
     def end_of(rank):
-        text, _ = rank.communicate(timeout=120)
+        text, _ = rank.communicate(timeout=program.PATIENCE_S)
         return rank.returncode, text, time.monotonic()
 
     def expect_common_end(self, outcome):

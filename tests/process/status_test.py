@@ -61,7 +61,7 @@ class StatusCase(LocalJobCase):
 
     def status(self, *words, **options):
         environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir}
-        return program.run("status", *words, env=environment, timeout=60, **options)
+        return program.run("status", *words, env=environment, **options)
 
     def jobs(self, *words):
         done = self.status("--json", *words)
@@ -190,7 +190,7 @@ class DrainTest(StatusCase):
 
     def drain(self, *words):
         environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir}
-        return program.run("drain", "--comm", self.comm, *words, env=environment, timeout=60)
+        return program.run("drain", "--comm", self.comm, *words, env=environment)
 
     def start_job(self, *args, **options):
         job = super().start_job(4, reduce_on_two_hosts, *args, **options)
@@ -241,7 +241,7 @@ class DrainTest(StatusCase):
         job = self.start_job()
         environment = os.environ | {"XDG_RUNTIME_DIR": self.runtime_dir}
         done = program.run("drain", "--comm", self.comm, "hA", self.nic, env=environment,
-                           timeout=60, user=NOBODY)
+                           user=NOBODY)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("another user's, which root alone may drain", done.stderr)
         self.end_job(job)

@@ -45,7 +45,7 @@ class WaitingCase(LocalJobCase):
         return self.warnings(process)[0]
 
     def status(self, process, *words):
-        done = program.run("status", "--pid", process.pid, *words, timeout=60,
+        done = program.run("status", "--pid", process.pid, *words,
                            env=os.environ | {"XDG_RUNTIME_DIR": self.files})
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
