@@ -20,13 +20,13 @@ std::string join(const std::vector<std::string>& parts) {
 }
 
 // "0-3, 7" from ranks in order.
-std::string ranges(const std::vector<int32_t>& ranks) {
+std::string ranges(const std::vector<Rank>& ranks) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < ranks.size();) {
     size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    parts.push_back(std::to_string(ranks[i]) +
-                    (last > i ? "-" + std::to_string(ranks[last]) : std::string()));
+    while (last + 1 < ranks.size() && ranks[last + 1].value() == ranks[last].value() + 1) ++last;
+    parts.push_back(std::to_string(ranks[i].value()) +
+                    (last > i ? "-" + std::to_string(ranks[last].value()) : std::string()));
     i = last + 1;
   }
   return join(parts);
@@ -73,27 +73,23 @@ void log_nics(Transport& transport) {
 
 void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
   if (!log_enabled(LogLevel::info)) return;
-  const FaultReporter& fault_reporter = runtime.fault_reporter();
-  const std::vector<std::string>& hosts = fault_reporter.hosts();
-  std::vector<std::vector<int32_t>> ranks(hosts.size());
+  const JobMap& job = runtime.engine().job();
   // By host: each pair of NICs once, however many ranks share them.
-  std::vector<std::set<std::string>> rails(hosts.size());
-  for (int32_t rank = 0; rank < options.rank_count; ++rank) {
-    const uint32_t host = fault_reporter.host_of(Rank(rank));
-    ranks[host].push_back(rank);
-    const Link* link = runtime.engine().link(Rank(rank));
+  std::vector<std::set<std::string>> rails(job.hosts());
+  for (const RankInfo& info : job.ranks()) {
+    const Link* link = runtime.engine().link(info.rank);
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
       const PathSpec& spec = path->spec;
       if (spec.control_only || spec.fallback) continue;
       const std::string remote = spec.is_shm() ? "" : " to " + to_string(spec.remote.address);
-      rails[host].insert(spec.local_name + remote);
+      rails[job.host_of(info.rank)].insert(spec.local_name + remote);
     }
   }
   std::vector<std::string> lines;
-  for (size_t host = 0; host < hosts.size(); ++host) {
+  for (size_t host = 0; host < job.hosts(); ++host) {
     const std::string paths = join({rails[host].begin(), rails[host].end()});
-    lines.push_back("host " + hosts[host] + ": ranks " + ranges(ranks[host]) +
+    lines.push_back("host " + job.host_name(host) + ": ranks " + ranges(job.ranks_of(host)) +
                     (paths.empty() ? "" : "; rails: " + paths));
   }
   log_limited(lines);

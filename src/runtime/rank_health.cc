@@ -24,10 +24,9 @@ TimeNs one_way_excess(const Path& path, TimeNs shortest) {
 
 PathInfo path_info(RankRuntime& rank, const Link& link, const Path& path, TimeNs shortest) {
   const TimeNs now = rank.clock().now();
-  const FaultReporter& fault_reporter = rank.fault_reporter();
   PathInfo info;
   info.peer = link.peer();
-  info.peer_host = fault_reporter.hosts()[fault_reporter.host_of(link.peer())];
+  info.peer_host = rank.engine().job().host_name(link.peer());
   info.nic = path.spec.local_name;
   info.peer_nic = peer_nic_of(rank, link.peer(), path);
   info.remote = to_string(path.spec.remote);
@@ -76,7 +75,7 @@ const char* to_string(ShownState state) {
 }
 
 std::string peer_nic_of(RankRuntime& rank, Rank peer, const Path& path) {
-  const auto& nics = rank.engine().rank_table()[static_cast<size_t>(peer.value())].nics;
+  const auto& nics = rank.engine().job().info(peer).nics;
   const NicId nic = path.spec.remote_nic;
   return nic.value() < nics.size() ? nics[nic.value()].name : path.spec.local_name;
 }
@@ -96,7 +95,9 @@ std::vector<PathInfo> path_infos(RankRuntime& rank) {
 
 VerdictInfo verdict_info(const FaultReporter& fault_reporter, size_t place) {
   const Verdict& verdict = fault_reporter.verdicts()[place];
-  const auto host_of = [&](const NicName& nic) { return fault_reporter.hosts()[nic.host]; };
+  const auto host_of = [&](const NicName& nic) {
+    return fault_reporter.job().host_name(size_t{nic.host});
+  };
   VerdictInfo info;
   info.place = place;
   info.rank = verdict.rank;

@@ -182,7 +182,7 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
   out.key("rates").begin_array();
   for (size_t host = 0; !record.view.empty() && host < record.view.hosts().size(); ++host) {
     const auto leader = static_cast<size_t>(rank.views()->leader(host).value());
-    const RankInfo& info = rank.engine().rank_table()[leader];
+    const RankInfo& info = rank.engine().job().ranks()[leader];
     out.begin_object().field("host", info.host_name).key("nics").begin_array();
     const HostRates& rates = record.view.hosts()[host];
     const std::vector<uint16_t>& rails = rank.views()->rails(host);
@@ -201,16 +201,16 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
 
 void write_identity(JsonWriter& out, RankRuntime& rank) {
   const RankOptions& options = rank.options();
-  const FaultReporter& fault_reporter = rank.fault_reporter();
+  const JobMap& job = rank.engine().job();
   const TimeNs uptime = rank.clock().now() - rank.started_at();
   out.field("comm", comm_text(rank.comm_id()))
       .field("name", options.name)
       .field("rank", options.self.value())
       .field("ranks", options.rank_count)
       .field("pid", uint64_t{rank.engine().own_info().pid})
-      .field("host", fault_reporter.hosts()[fault_reporter.host_of(options.self)]);
+      .field("host", job.host_name(options.self));
   out.key("hosts").begin_array();
-  for (const std::string& host : fault_reporter.hosts()) out.value(host);
+  for (size_t host = 0; host < job.hosts(); ++host) out.value(job.host_name(host));
   out.end_array();
   out.field("version", version_text(options.library_version))
       .field("uptime_ms", static_cast<uint64_t>(uptime / kMillisecond))

@@ -1,7 +1,6 @@
 #include "runtime/rank_runtime.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/log.h"
@@ -28,16 +27,6 @@ uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankInfo>& rank_
   }
   const crypto::Hash hash = crypto::hash("r2ccl communicator id", input);
   return ByteReader(hash).get<uint64_t>();
-}
-
-HostGroups host_groups(const std::vector<RankInfo>& rank_table) {
-  std::map<HostId, uint32_t> number_of;
-  std::vector<uint32_t> host_of;
-  for (const RankInfo& info : rank_table) {
-    const auto next = static_cast<uint32_t>(number_of.size());
-    host_of.push_back(number_of.try_emplace(info.host, next).first->second);
-  }
-  return HostGroups(host_of);
 }
 
 }  // namespace
@@ -68,7 +57,7 @@ Status RankRuntime::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(failure_);
   R2CCL_RETURN_IF_ERROR(engine_.start(options_.self, std::move(met), *this));
   idle_nics_from_ = clock_.now() + kIdleNicsAfter;
-  comm_id_ = make_comm_id(options_.job, engine_.rank_table());
+  comm_id_ = make_comm_id(options_.job, engine_.job().ranks());
   std::vector<MessagePort*> ports;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_.link(Rank(peer));
@@ -77,11 +66,15 @@ Status RankRuntime::start(MetJob met) {
   fault_reporter_ = std::make_unique<FaultReporter>(
       engine_, clock_, [this](size_t place) { observer_.on_verdict(place); });
   drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
-  const HostGroups hosts = options_.plan_hosts.value_or(host_groups(engine_.rank_table()));
+  if (!options_.plan_hosts.empty()) {
+    other_hosts_ = std::make_unique<JobMap>(engine_.job().ranks(), options_.plan_hosts);
+  }
+  const JobMap& job = other_hosts_ != nullptr ? *other_hosts_ : engine_.job();
+  const HostGroups hosts(job.host_numbers());
   operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts, hosts,
                                              options_.plan_costs);
   if (options_.views) {
-    views_ = std::make_unique<RankViews>(engine_, *operations_, hosts, options_.first_view, clock_);
+    views_ = std::make_unique<RankViews>(engine_, *operations_, job, options_.first_view, clock_);
   }
   cost_meter_ = std::make_unique<CostMeter>(
       options_.self, Operations::first_free_channel(options_.contexts), ports, hosts, clock_,
@@ -128,7 +121,7 @@ void RankRuntime::handle_mismatches() {
 }
 
 std::string RankRuntime::name_of(Rank rank) const {
-  return r2ccl::describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
+  return r2ccl::describe(engine_.job().info(rank));
 }
 
 std::string RankRuntime::on_communicator() const {

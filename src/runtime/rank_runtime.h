@@ -48,9 +48,10 @@ struct RankOptions {
   // Stands between the operations and a link; the result must outlive the runtime. None: the link
   // itself.
   std::function<MessagePort*(Link& link)> port;
-  // Plans are for these host groups. None: those of the rank table. The simulator sets others, so
-  // that plans for shared hosts meet the faults of a network between all ranks.
-  std::optional<HostGroups> plan_hosts;
+  // Plans take ranks with equal numbers for ranks of one host. Empty: those of one host. The
+  // simulator sets others, so that plans for shared hosts meet the faults of a network between all
+  // ranks.
+  std::vector<uint32_t> plan_hosts;
   // Plans are by these costs until measure_costs() has ended. Ranks must have the same ones.
   PlanCosts plan_costs;
   // Links that the measurement of costs uses open their data connections at the start. False, for
@@ -220,6 +221,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   uint64_t comm_id_ = 0;
   ProgressEngine engine_;
   // From start() on; each may use those before it.
+  std::unique_ptr<JobMap> other_hosts_;  // null: options_.plan_hosts is empty
   std::unique_ptr<FaultReporter> fault_reporter_;
   std::unique_ptr<Drains> drains_;
   std::unique_ptr<Operations> operations_;

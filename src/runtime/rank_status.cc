@@ -163,7 +163,7 @@ void RankStatus::add_links(RankSummary& summary) {
     for (const auto& path : link->paths()) {
       summary.corruptions += bounded_count(path->history.corruptions);
       if (path->spec.relay && path->state.connected()) {
-        summary.relays.push_back(relay_of(engine.rank_table(), *link, *path));
+        summary.relays.push_back(relay_of(engine.job().ranks(), *link, *path));
       }
       if (path->spec.control_only || path->spec.relay || path->stands_by()) continue;
       const NicId nic = path->spec.local_nic;
@@ -185,9 +185,8 @@ void RankStatus::add_links(RankSummary& summary) {
 
 std::string RankStatus::member_text(Rank rank, Reachability reachability,
                                     const RankSummary* summary) {
-  const FaultReporter& fault_reporter = rank_.fault_reporter();
-  return member_json(rank_.engine().rank_table(), rank,
-                     fault_reporter.hosts()[fault_reporter.host_of(rank)], reachability, summary);
+  const JobMap& job = rank_.engine().job();
+  return member_json(job.ranks(), rank, job.host_name(rank), reachability, summary);
 }
 
 Reachability RankStatus::ask(Rank rank, uint32_t number) {

@@ -31,7 +31,7 @@ std::string RankWaits::words_for(const PendingCall& call) const {
 }
 
 std::string RankWaits::name_of(Rank rank) const {
-  return describe(engine_.rank_table()[static_cast<size_t>(rank.value())]);
+  return describe(engine_.job().info(rank));
 }
 
 CollectiveMismatchDetector::Callbacks RankWaits::mismatch_callbacks(Mismatch mismatch) {

@@ -28,7 +28,7 @@ std::vector<Rank> never_reached(const ProgressEngine& engine) {
 
 std::string advice(const ProgressEngine& engine, const std::vector<Rank>& unreached) {
   for (const Rank rank : unreached) {
-    const RankInfo& peer = engine.rank_table()[static_cast<size_t>(rank.value())];
+    const RankInfo& peer = engine.job().info(rank);
     if (peer.host == engine.own_info().host) continue;
     const std::string apart = networks_apart(engine.own_info(), peer);
     if (apart.empty()) continue;

@@ -61,7 +61,7 @@ void Drains::put_back(NicId nic) {
 }
 
 std::optional<std::string> Drains::answer(uint64_t client, std::string_view line) {
-  return requests_.answer(client, line, engine_.rank_table(), clock_.now());
+  return requests_.answer(client, line, engine_.job().ranks(), clock_.now());
 }
 
 Reachability Drains::ask(Rank rank, const DrainQuestion& question) {

@@ -41,25 +41,19 @@ FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
       clock_(clock),
       made_(std::move(made)),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
-      trust_(engine, host_of_),
+      trust_(engine),
       prober_(engine, clock,
               [this](Rank requester, const ProbeAnswer& answer) { on_probed(requester, answer); }) {
-  std::vector<HostId> ids;
   std::vector<size_t> nics;
-  for (const RankInfo& info : engine.rank_table()) {
-    const auto found = std::find(ids.begin(), ids.end(), info.host);
-    host_of_.push_back(static_cast<uint32_t>(found - ids.begin()));
-    if (found != ids.end()) continue;
-    ids.push_back(info.host);
-    host_names_.push_back(info.host_name);
-    nics.push_back(info.nics.size());
+  for (size_t host = 0; host < engine.job().hosts(); ++host) {
+    nics.push_back(engine.job().info(engine.job().leader(host)).nics.size());
   }
   loss_localiser_ = LossLocaliser(nics);
   fault_localiser_ = FaultLocaliser(std::move(nics));
 }
 
 NicName FaultReporter::name_of(Rank rank, NicId nic) const {
-  const auto& nics = engine_.rank_table()[static_cast<size_t>(rank.value())].nics;
+  const auto& nics = job().info(rank).nics;
   return {host_of(rank), nic.value() < nics.size() ? nics[nic.value()].name : "lo"};
 }
 
@@ -128,7 +122,7 @@ void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
 // An empty name stands for the whole host.
 bool FaultReporter::is_nic_of(Rank rank, const NicName& name) const {
   if (name.host != host_of(rank)) return false;
-  const auto& nics = engine_.rank_table()[static_cast<size_t>(rank.value())].nics;
+  const auto& nics = job().info(rank).nics;
   return name.nic.empty() || name.nic == "lo" ||
          std::ranges::any_of(nics, [&](const NicInfo& nic) { return nic.name == name.nic; });
 }
@@ -137,7 +131,7 @@ void FaultReporter::on_observation(Rank peer, std::span<const std::byte> bytes) 
   auto observation = decode_observation(bytes);
   if (!observation.ok()) return;
   const Observation& o = observation.value();
-  const bool is_rank = static_cast<uint32_t>(o.peer.value()) < host_of_.size();
+  const bool is_rank = job().has(o.peer);
   if (o.observer != peer || !is_rank || o.peer == peer) return;
   if (is_nic_of(peer, o.near) && is_nic_of(o.peer, o.far)) {
     fault_localiser_.observe(o, clock_.now());
@@ -161,7 +155,7 @@ void FaultReporter::take(const Verdict& verdict, TimeNs now) {
 
 std::string FaultReporter::words_for(const Verdict& verdict) const {
   const auto name = [&](const NicName& nic) {
-    return host_names_[nic.host] + (nic.nic.empty() ? "" : " " + nic.nic);
+    return job().host_name(nic.host) + (nic.nic.empty() ? "" : " " + nic.nic);
   };
   const std::string faulty = name(verdict.faulty);
   switch (verdict.scope) {
@@ -377,9 +371,8 @@ void FaultReporter::ask(const ProbeRequest& request, const std::vector<bool>& en
 std::vector<NicProber::Target> FaultReporter::targets_of(const ProbeRequest& request) const {
   std::vector<NicProber::Target> targets;
   for (const uint32_t host : request.hosts) {
-    const auto found = std::ranges::find(host_of_, host);
-    if (found == host_of_.end() || host == host_of(engine_.self())) continue;
-    const Rank peer(static_cast<int32_t>(found - host_of_.begin()));
+    if (host >= job().hosts() || host == host_of(engine_.self())) continue;
+    const Rank peer = job().leader(host);
     for (const auto& path : engine_.link(peer)->paths()) {
       const PathSpec& spec = path->spec;
       if (spec.control_only || spec.local_nic == kNoNic) continue;

@@ -50,8 +50,7 @@ class FaultReporter {
   bool busy() const { return next_timeout() != kNever; }
 
   const std::vector<Verdict>& verdicts() const { return verdicts_; }
-  const std::vector<std::string>& hosts() const { return host_names_; }
-  uint32_t host_of(Rank rank) const { return host_of_[static_cast<size_t>(rank.value())]; }
+  const JobMap& job() const { return engine_.job(); }
 
   void check_invariants() const {
     fault_localiser_.check_invariants();
@@ -60,6 +59,7 @@ class FaultReporter {
   }
 
  private:
+  uint32_t host_of(Rank rank) const { return job().host_of(rank); }
   // A report is sent at once, again when the stall is known, and anew when another rank localises.
   // One that does not arrive in time is taken back, and sent again only if its path is still lost.
   struct Report {
@@ -77,7 +77,7 @@ class FaultReporter {
   bool is_nic_of(Rank rank, const NicName& name) const;
   void take(const Verdict& verdict, TimeNs now);
   std::string words_for(const Verdict& verdict) const;
-  bool is_host(const NicName& name) const { return name.host < host_names_.size(); }
+  bool is_host(const NicName& name) const { return name.host < job().hosts(); }
   void add(const Verdict& verdict);
   bool is_cut_off_here(Rank peer) const;
   Rank localising_rank(const std::vector<bool>& ended) const;
@@ -101,8 +101,6 @@ class FaultReporter {
   ProgressEngine& engine_;
   const Clock& clock_;
   const std::function<void(size_t)> made_;
-  std::vector<std::string> host_names_;
-  std::vector<uint32_t> host_of_;  // by rank
   std::vector<Report> reports_;
   FaultLocaliser fault_localiser_{{}};
   LossLocaliser loss_localiser_{{}};

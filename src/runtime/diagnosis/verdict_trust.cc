@@ -41,8 +41,8 @@ bool VerdictTrust::steady(Rank peer, TimeNs now) const {
 // itself, and the others hear of it when it is back.
 bool VerdictTrust::is_against_itself(const Said& said) const {
   const Verdict& verdict = said.verdict;
-  return verdict.faulty.host == host_of_[static_cast<size_t>(said.by.value())] &&
-         verdict.scope != Scope::pair && verdict.scope != Scope::rail;
+  return verdict.faulty.host == engine_.job().host_of(said.by) && verdict.scope != Scope::pair &&
+         verdict.scope != Scope::rail;
 }
 
 bool VerdictTrust::counts(const Said& said, TimeNs now) const {
@@ -97,7 +97,7 @@ bool VerdictTrust::hear(Rank by, const Verdict& verdict, TimeNs now) {
 void VerdictTrust::on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs now) {
   ByteReader in(bytes);
   const auto by = in.get<uint32_t>();
-  if (in.bad() || by >= host_of_.size() || static_cast<int64_t>(by) <= peer.value()) return;
+  if (in.bad() || by >= engine_.job().size() || static_cast<int64_t>(by) <= peer.value()) return;
   const auto verdict = decode_verdict(bytes.subspan(sizeof by));
   if (!verdict.ok()) return;
   Said* said = find_or_add(Rank(static_cast<int32_t>(by)), verdict.value(), now);
@@ -116,7 +116,7 @@ void VerdictTrust::vouch(Said& said, TimeNs now) {
   ByteWriter(body).put(by);
   const std::vector<std::byte> verdict = encode(said.verdict);
   body.insert(body.end(), verdict.begin(), verdict.end());
-  for (size_t rank = 0; rank < host_of_.size(); ++rank) {
+  for (size_t rank = 0; rank < engine_.job().size(); ++rank) {
     Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
     const bool gone = ended_ != nullptr && (*ended_)[rank];
     if (link == nullptr || gone || link->peer() == said.by) continue;

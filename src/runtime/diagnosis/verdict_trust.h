@@ -26,9 +26,7 @@ class VerdictTrust {
     bool vouched = false;  // by this rank
     std::vector<Rank> vouchers;
   };
-  // `host_of`: by rank; must outlive this object.
-  VerdictTrust(ProgressEngine& engine, const std::vector<uint32_t>& host_of)
-      : engine_(engine), host_of_(host_of) {}
+  explicit VerdictTrust(ProgressEngine& engine) : engine_(engine) {}
 
   // Records the ranks that have left or died; the vector must outlive this object.
   void look(const std::vector<bool>& ended, TimeNs now);
@@ -60,7 +58,6 @@ class VerdictTrust {
   Said* find_or_add(Rank by, const Verdict& verdict, TimeNs now);
 
   ProgressEngine& engine_;
-  const std::vector<uint32_t>& host_of_;
   const std::vector<bool>* ended_ = nullptr;  // null: none so far
   TimeNs ready_at_ = 0;                       // when all links were up; 0: not yet
   std::vector<Said> waiting_;                 // oldest first

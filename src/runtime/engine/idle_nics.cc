@@ -35,7 +35,7 @@ bool shares_subnet(const RankInfo& info, NicId nic) {
 NeverUp find_never_up(const ProgressEngine& engine, NicId nic) {
   NeverUp found;
   found.leads_here = true;
-  for (const RankInfo& peer : engine.rank_table()) {
+  for (const RankInfo& peer : engine.job().ranks()) {
     const Link* link = engine.link(peer.rank);
     if (link == nullptr || link->peer_ended()) continue;
     for (const Path* path : link->paths()) {

@@ -85,10 +85,10 @@ Status ProgressEngine::open() {
 
 Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   self_ = self;
-  rank_table_ = std::move(met.rank_table);
+  job_ = JobMap(std::move(met.rank_table));
   run_ = std::move(met.run);
   observer_ = &observer;
-  const RankInfo& mine = rank_table_[static_cast<size_t>(self.value())];
+  const RankInfo& mine = job_.info(self);
   reserve_places();
   R2CCL_RETURN_IF_ERROR(acceptor_->begin());
   for (const Nic& nic : nics_) queues_.push_back(&shared_.nic_queue(nic.name));
@@ -97,19 +97,18 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   for (size_t i = 0; i < gates; ++i) {
     gates_.emplace_back(std::max<size_t>(limits::kFirstDialsMax / gates, 1));
   }
-  schedule_ = LinkSchedule(rank_table_.size());
-  turns_.resize(rank_table_.size());
+  schedule_ = LinkSchedule(job_.size());
+  turns_.resize(job_.size());
   next_ping_.resize(nics_.size());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
-  group_hosts();
   LinkSettings settings = options_.link;
-  settings.links = std::max<size_t>(rank_table_.size() - 1, 1);
-  for (const RankInfo& peer : rank_table_) {
+  settings.links = std::max<size_t>(job_.size() - 1, 1);
+  for (const RankInfo& peer : job_.ranks()) {
     links_.emplace_back();
     if (peer.rank == self) continue;
     std::vector<PathSpec> paths = make_paths(mine, peer);
     for (PathSpec& path : paths) path.device = bound_device(path.device);
-    const bool third_host = hosts_.size() > 2 && peer.host != mine.host;
+    const bool third_host = job_.hosts() > 2 && peer.host != mine.host;
     const bool any_data = std::any_of(paths.begin(), paths.end(),
                                       [](const PathSpec& path) { return !path.control_only; });
     if (!any_data) {
@@ -126,7 +125,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
 
 void ProgressEngine::reserve_places() {
   std::vector<Address> peers;
-  for (const RankInfo& info : rank_table_) {
+  for (const RankInfo& info : job_.ranks()) {
     for (const NicInfo& nic : info.nics) {
       peers.insert(peers.end(), nic.addresses.begin(), nic.addresses.end());
     }
@@ -278,7 +277,7 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
   TimeNs& next_ping = next_ping_[event.local_nic.value()];
   if (event.at < next_ping) return;
   next_ping = event.at + kPingInterval;
-  const HostId& other_end = rank_table_[static_cast<size_t>(event.peer.value())].host;
+  const HostId& other_end = job_.info(event.peer).host;
   size_t wanted = std::bit_width(links_.size() - 1);
   // Ranks on the other end's host share its NIC, so their answers tell less.
   for (const bool there : {false, true}) {
@@ -286,7 +285,7 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
       Link* link = links_[ping_cursor_].get();
       ping_cursor_ = (ping_cursor_ + 1) % links_.size();
       if (link == nullptr || link->peer() == event.peer || link->peer_ended()) continue;
-      const bool same = rank_table_[static_cast<size_t>(link->peer().value())].host == other_end;
+      const bool same = job_.info(link->peer()).host == other_end;
       if (same == there && link->ping(event.local_nic)) --wanted;
     }
   }

@@ -18,6 +18,7 @@
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/engine/job_map.h"
 #include "runtime/engine/link_schedule.h"
 #include "runtime/engine/process_engine.h"
 #include "runtime/engine/relay_pipes.h"
@@ -79,8 +80,8 @@ class ProgressEngine final : private LinkHost {
   Link* link(Rank peer) { return links_[static_cast<size_t>(peer.value())].get(); }
   const Link* link(Rank peer) const { return links_[static_cast<size_t>(peer.value())].get(); }
   size_t rank_count() const { return links_.size(); }
-  const std::vector<RankInfo>& rank_table() const { return rank_table_; }
-  const RankInfo& own_info() const { return rank_table_[static_cast<size_t>(self_.value())]; }
+  const JobMap& job() const { return job_; }
+  const RankInfo& own_info() const { return job_.info(self_); }
   Rank self() const { return self_; }
   // Returns the time when the last pass began: later bytes have not been read.
   TimeNs polled_at() const { return shared_.polled_at(); }
@@ -202,7 +203,6 @@ class ProgressEngine final : private LinkHost {
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
 
   // progress_engine_relay.cc
-  void group_hosts();
   const Path* ordinary_path(Rank peer, size_t turn) const;
   const Path* relayed_path(const ConnectionIdentity& identity) const;
   Result<AcceptDecision> on_relay_hello(const ConnectionIdentity& identity) const;
@@ -213,7 +213,7 @@ class ProgressEngine final : private LinkHost {
   Reactor reactor_;
   RunIdentity run_;
   Rank self_;
-  std::vector<RankInfo> rank_table_;
+  JobMap job_;
   EngineObserver* observer_ = nullptr;
   std::vector<Nic> nics_;               // the data NICs, in the order advertised
   std::vector<uint16_t> ports_;         // port of the listener on each
@@ -231,11 +231,9 @@ class ProgressEngine final : private LinkHost {
   BusyLinks busy_links_;         // of links_, which it outlives
   std::vector<std::unique_ptr<Link>> links_;
   RelayPipes relays_;
-  std::vector<std::vector<Rank>> hosts_;  // the ranks of each
-  std::vector<size_t> host_of_;           // by rank; an index of hosts_
-  size_t unsent_links_ = 0;               // links that had unsent chunks after their last turn
-  NicSet drained_;                        // subset of nics_
-  TimeNs read_nics_at_ = kNever;          // set when they may have changed, or could not be read
+  size_t unsent_links_ = 0;       // links that had unsent chunks after their last turn
+  NicSet drained_;                // subset of nics_
+  TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read
   TimeNs nics_read_at_ = 0;
   // By host: the ranks that this one does not reach because of it; of this host, those that it does
   // not reach because of its own NICs.

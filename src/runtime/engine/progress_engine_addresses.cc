@@ -78,7 +78,7 @@ void ProgressEngine::on_address(Rank peer, std::span<const std::byte> body) {
   for (size_t i = 0; i < count; ++i) {
     if (!get_address(in, addresses.emplace_back())) return;
   }
-  RankInfo& info = rank_table_[static_cast<size_t>(peer.value())];
+  RankInfo& info = job_.info(peer);
   if (in.bad() || nic.value() >= info.nics.size()) return;
   const RankInfo before = info;
   NicInfo& known = info.nics[nic.value()];

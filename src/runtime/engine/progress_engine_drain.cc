@@ -42,17 +42,17 @@ void ProgressEngine::on_drained(Rank peer, std::span<const std::byte> body) {
 }
 
 std::optional<NicId> ProgressEngine::own_nic(Rank host, const std::string& nic) const {
-  const bool here = own_info().host == rank_table_[static_cast<size_t>(host.value())].host;
+  const bool here = own_info().host == job_.info(host).host;
   return here ? find_nic(own_info(), nic) : std::nullopt;
 }
 
 DrainTally ProgressEngine::tally_drain(Rank host, const std::string& nic) const {
-  const HostId& where = rank_table_[static_cast<size_t>(host.value())].host;
+  const HostId& where = job_.info(host).host;
   const NicId local = own_nic(host, nic).value_or(kNoNic);
   DrainTally tally;
   for (const auto& link : links_) {
     if (link == nullptr) continue;
-    const RankInfo& peer = rank_table_[static_cast<size_t>(link->peer().value())];
+    const RankInfo& peer = job_.info(link->peer());
     const bool there = peer.host == where;
     link->tally_drain(local, there ? find_nic(peer, nic).value_or(kNoNic) : kNoNic, tally);
   }

@@ -29,7 +29,7 @@ void ProgressEngine::on_doubt(std::span<const std::byte> body) {
 
 // One line for each host, however many ranks it has.
 void ProgressEngine::on_unreached(Rank peer, bool own, const std::string& why) {
-  const RankInfo& info = rank_table_[static_cast<size_t>(peer.value())];
+  const RankInfo& info = job_.info(peer);
   Unreached& host = unreached_[own ? own_info().host : info.host];
   if (host.ranks.empty()) {
     host.since = clock().now();

@@ -9,20 +9,6 @@
 
 namespace r2ccl {
 
-void ProgressEngine::group_hosts() {
-  std::vector<HostId> ids;
-  for (const RankInfo& info : rank_table_) {
-    const auto found = std::ranges::find(ids, info.host);
-    const auto host = static_cast<size_t>(found - ids.begin());
-    if (found == ids.end()) {
-      ids.push_back(info.host);
-      hosts_.emplace_back();
-    }
-    host_of_.push_back(host);
-    hosts_[host].push_back(info.rank);
-  }
-}
-
 // Returns one of the paths between NICs that reach `peer` now, with a data connection or without;
 // null: there is none.
 const Path* ProgressEngine::ordinary_path(Rank peer, size_t turn) const {
@@ -39,16 +25,19 @@ const Path* ProgressEngine::ordinary_path(Rank peer, size_t turn) const {
 // The ranks of a host share its NICs, so each turn asks another host, and each round another rank
 // of each. Links begin at different hosts, which spreads the load.
 std::optional<RelayRoute> ProgressEngine::relay_route(Rank peer, size_t turn) const {
-  const size_t own_host = host_of_[static_cast<size_t>(self_.value())];
-  const size_t peer_host = host_of_[static_cast<size_t>(peer.value())];
+  const size_t own_host = job_.host_of(self_);
+  const size_t peer_host = job_.host_of(peer);
   const auto first = static_cast<size_t>(self_.value() + peer.value());
   size_t rounds = 0;
-  for (const auto& ranks : hosts_) rounds = std::max(rounds, ranks.size());
-  for (size_t end = turn + rounds * hosts_.size(); turn < end; ++turn) {
-    const size_t host = (first + turn) % hosts_.size();
-    const size_t round = turn / hosts_.size();
+  for (size_t host = 0; host < job_.hosts(); ++host) {
+    rounds = std::max(rounds, job_.ranks_of(host).size());
+  }
+  for (size_t end = turn + rounds * job_.hosts(); turn < end; ++turn) {
+    const size_t host = (first + turn) % job_.hosts();
+    const size_t round = turn / job_.hosts();
     if (host == own_host || host == peer_host) continue;
-    const Rank via = hosts_[host][(first + round) % hosts_[host].size()];
+    const std::vector<Rank>& ranks = job_.ranks_of(host);
+    const Rank via = ranks[(first + round) % ranks.size()];
     const Path* path = ordinary_path(via, round);
     if (path == nullptr) continue;
     const PathSpec& spec = path->spec;
@@ -66,13 +55,11 @@ const Path* ProgressEngine::relayed_path(const ConnectionIdentity& identity) con
 
 // The answer names the peer's NIC, whose listener the connection comes to.
 Result<AcceptDecision> ProgressEngine::on_relay_hello(const ConnectionIdentity& identity) const {
-  const auto host = [&](Rank rank) -> std::optional<size_t> {
-    const auto index = static_cast<size_t>(rank.value());
-    return index < host_of_.size() ? std::optional(host_of_[index]) : std::nullopt;
+  const auto third_host = [&](Rank rank) {
+    return job_.has(rank) && job_.host_of(rank) != job_.host_of(self_);
   };
-  const auto from = host(identity.from);
-  const auto to = host(identity.to);
-  if (!from || !to || from == to || from == host(self_) || to == host(self_)) {
+  if (!third_host(identity.from) || !third_host(identity.to) ||
+      job_.host_of(identity.from) == job_.host_of(identity.to)) {
     return Status(Code::remote, "a relay between ranks that need none of this host");
   }
   const Path* path = relayed_path(identity);

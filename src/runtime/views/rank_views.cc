@@ -15,36 +15,11 @@
 namespace r2ccl {
 namespace {
 
-// The lowest rank of each host, in the order of a view.
-std::vector<Rank> leaders_of(const HostGroups& hosts, size_t ranks) {
-  std::vector<Rank> leaders;
-  for (size_t rank = 0; hosts.empty() && rank < ranks; ++rank) {
-    leaders.emplace_back(static_cast<int32_t>(rank));
-  }
-  for (size_t host = 0; !hosts.empty() && host < hosts.hosts().size(); ++host) {
-    leaders.push_back(hosts.hosts()[host].front());
-  }
-  return leaders;
-}
-
-std::vector<uint32_t> hosts_of(const HostGroups& hosts, size_t ranks) {
-  std::vector<uint32_t> host_of(ranks);
-  for (size_t rank = 0; rank < ranks; ++rank) host_of[rank] = static_cast<uint32_t>(rank);
-  for (size_t host = 0; !hosts.empty() && host < hosts.hosts().size(); ++host) {
-    for (const Rank rank : hosts.hosts()[host]) {
-      host_of[static_cast<size_t>(rank.value())] = static_cast<uint32_t>(host);
-    }
-  }
-  return host_of;
-}
-
-std::vector<std::vector<uint16_t>> rails_of(const std::vector<RankInfo>& rank_table,
-                                            const std::vector<Rank>& leaders) {
-  std::vector<const RankInfo*> ranks;
-  for (const Rank leader : leaders) {
-    ranks.push_back(&rank_table[static_cast<size_t>(leader.value())]);
-  }
-  return match_rails(ranks);
+// Returns the rail of each NIC of each host's lowest rank.
+std::vector<std::vector<uint16_t>> rails_of(const JobMap& job) {
+  std::vector<const RankInfo*> leaders;
+  for (size_t host = 0; host < job.hosts(); ++host) leaders.push_back(&job.info(job.leader(host)));
+  return match_rails(leaders);
 }
 
 // Returns the rates of each host by `first`, or where that has none those of whole NICs.
@@ -86,14 +61,13 @@ ViewRecord first_record(const std::vector<HostRates>& rates) {
 
 }  // namespace
 
-RankViews::RankViews(ProgressEngine& engine, Operations& operations, const HostGroups& hosts,
+RankViews::RankViews(ProgressEngine& engine, Operations& operations, const JobMap& job,
                      const View& first, const Clock& clock)
     : engine_(engine),
       operations_(operations),
       clock_(clock),
-      host_of_(hosts_of(hosts, engine.rank_count())),
-      leaders_(leaders_of(hosts, engine.rank_count())),
-      rails_(rails_of(engine.rank_table(), leaders_)),
+      job_(job),
+      rails_(rails_of(job)),
       gone_(engine.rank_count()),
       filter_({}),
       driver_(first_rates(rails_, first), first_reports(rails_, first_rates(rails_, first)),
@@ -127,11 +101,11 @@ Rank RankViews::coordinator() const {
 }
 
 uint32_t RankViews::own_host() const {
-  return host_of_[static_cast<size_t>(engine_.self().value())];
+  return job_.host_of(engine_.self());
 }
 
 bool RankViews::speaks_for_host() const {
-  return leaders_[own_host()] == engine_.self();
+  return job_.leader(own_host()) == engine_.self();
 }
 
 const std::vector<uint16_t>& RankViews::own_rails() const {
@@ -152,14 +126,15 @@ bool RankViews::is_on_rail(const PathSpec& path, NicId nic, uint32_t peer_host) 
 // its paths to the ranks there.
 NicReach RankViews::reach_of_nic(NicId nic) const {
   enum class Host : uint8_t { unknown, missed, reached };
-  std::vector<Host> hosts(leaders_.size(), Host::unknown);
+  std::vector<Host> hosts(job_.hosts(), Host::unknown);
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
     const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr || link->peer_ended() || gone_[rank]) continue;
-    if (host_of_[rank] == own_host()) continue;
-    Host& host = hosts[host_of_[rank]];
+    const uint32_t peer_host = job_.host_of(link->peer());
+    if (peer_host == own_host()) continue;
+    Host& host = hosts[peer_host];
     for (const Path* path : link->paths()) {
-      if (!is_on_rail(path->spec, nic, host_of_[rank]) || path->at_rest()) continue;
+      if (!is_on_rail(path->spec, nic, peer_host) || path->at_rest()) continue;
       const PathPhase phase = path->state.phase();
       const bool up = phase == PathPhase::up || phase == PathPhase::suspect;
       host = std::max(host, up ? Host::reached : Host::missed);
@@ -248,7 +223,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
       sent[nic] += bytes;
       if (bytes <= most[nic]) continue;
       most[nic] = bytes;
-      windows[nic].host = host_of_[rank];
+      windows[nic].host = job_.host_of(link->peer());
       windows[nic].nic = path->spec.remote_nic.value();
     }
   }
@@ -342,8 +317,7 @@ void RankViews::on_gone(Rank rank, bool in_order) {
 
 void RankViews::refuse(Rank peer, const Status& why) {
   ++refused_;
-  R2CCL_LOG(warn, "%s sends %s",
-            r2ccl::describe(engine_.rank_table()[static_cast<size_t>(peer.value())]).c_str(),
+  R2CCL_LOG(warn, "%s sends %s", r2ccl::describe(engine_.job().info(peer)).c_str(),
             why.message().c_str());
 }
 
@@ -353,7 +327,7 @@ void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
   if (in.bad() || context >= agreements_.size()) {
     return refuse(peer, {Code::remote, "a message about a view of an unknown communicator"});
   }
-  const auto message = decode_view_message(in.get_bytes(in.remaining()), leaders_.size());
+  const auto message = decode_view_message(in.get_bytes(in.remaining()), job_.hosts());
   if (!message.ok()) return refuse(peer, message.status());
   // A question binds this rank until the one that asks has decided. So only the rank that decides
   // may ask. It asks again until it gets an answer, so one that learns earlier that it is that rank
@@ -367,11 +341,10 @@ void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
 void RankViews::on_report(Rank peer, std::span<const std::byte> body) {
   const auto report = decode_host_report(body);
   if (!report.ok()) return refuse(peer, report.status());
-  if (leaders_[host_of_[static_cast<size_t>(peer.value())]] != peer) {
+  if (job_.leader(job_.host_of(peer)) != peer) {
     return refuse(peer, {Code::remote, "a report of a host that another rank speaks for"});
   }
-  const Status taken =
-      driver_.on_report(host_of_[static_cast<size_t>(peer.value())], report.value(), clock_.now());
+  const Status taken = driver_.on_report(job_.host_of(peer), report.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);
   wake();
 }
@@ -380,7 +353,7 @@ View RankViews::view_for(const View& view, std::span<const Rank> ranks) const {
   std::vector<uint32_t> met;
   std::vector<HostRates> rates;
   for (const Rank rank : ranks) {
-    const uint32_t host = host_of_[static_cast<size_t>(rank.value())];
+    const uint32_t host = job_.host_of(rank);
     if (view.empty() || std::ranges::find(met, host) != met.end()) continue;
     met.push_back(host);
     HostRates& by_nic = rates.emplace_back();
@@ -397,11 +370,10 @@ std::string RankViews::describe(const View& view) const {
     double nics = 0;
     for (const NicRate& nic : rates) nics += std::min(nic.send, nic.receive) / double{kWholeNic};
     if (nics >= static_cast<double>(rates.size())) continue;
-    const auto rank = static_cast<size_t>(leaders_[host].value());
     std::array<char, 32> left;
     std::snprintf(left.data(), left.size(), "%.4g", nics);
-    words += (words.empty() ? "" : ", ") + engine_.rank_table()[rank].host_name + " has " +
-             left.data() + " of " + std::to_string(rates.size()) + " NICs";
+    words += (words.empty() ? "" : ", ") + job_.host_name(host) + " has " + left.data() + " of " +
+             std::to_string(rates.size()) + " NICs";
   }
   return words.empty() ? "all NICs are whole" : words;
 }

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "plan/host_groups.h"
 #include "protocol/view/reach_filter.h"
 #include "protocol/view/view_agreement.h"
 #include "protocol/view/view_driver.h"
@@ -26,11 +25,11 @@ namespace r2ccl {
 
 class RankViews {
  public:
-  // Requires that the engine has been started and that all arguments outlive this. `hosts`: those
-  // of the plans. `first`: the rates that all ranks start with, by the NICs of each host's lowest
+  // Requires that the engine has been started and that all arguments outlive this. `job`: as the
+  // plans take it. `first`: the rates that all ranks start with, by the NICs of each host's lowest
   // rank, in so far as it has such NICs.
-  RankViews(ProgressEngine& engine, Operations& operations, const HostGroups& hosts,
-            const View& first, const Clock& clock);
+  RankViews(ProgressEngine& engine, Operations& operations, const JobMap& job, const View& first,
+            const Clock& clock);
   ~RankViews();
   RankViews(const RankViews&) = delete;
   RankViews& operator=(const RankViews&) = delete;
@@ -62,11 +61,11 @@ class RankViews {
     return agreements_[static_cast<size_t>(context)];
   }
   // Returns the number of hosts of a view.
-  size_t hosts() const { return leaders_.size(); }
+  size_t hosts() const { return job_.hosts(); }
   // Returns the rail of each NIC of a host's lowest rank.
   const std::vector<uint16_t>& rails(size_t host) const { return rails_[host]; }
   // Returns the lowest rank of a host of a view.
-  Rank leader(size_t host) const { return leaders_[host]; }
+  Rank leader(size_t host) const { return job_.leader(host); }
   // Returns "h1 has 3.5 of 4 NICs".
   std::string describe(const View& view) const;
   // Returns how many messages were refused because no correct rank sends them.
@@ -99,8 +98,7 @@ class RankViews {
   ProgressEngine& engine_;
   Operations& operations_;
   const Clock& clock_;
-  std::vector<uint32_t> host_of_;  // by rank
-  std::vector<Rank> leaders_;      // by host: its lowest rank
+  const JobMap& job_;
   // By host: the rail of each NIC of its lowest rank. A view has the rates by rail, and zero for a
   // rail that the host lacks.
   const std::vector<std::vector<uint16_t>> rails_;

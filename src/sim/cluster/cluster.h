@@ -24,7 +24,7 @@ struct ClusterOptions {
   bool management = true;  // adds a NIC only for the out-of-band control stream
   int communicators = 1;   // they share the links
   // Plans take these for the host groups, wherever the ranks are.
-  std::optional<HostGroups> plan_hosts;
+  std::vector<uint32_t> plan_hosts;
   PlanCosts plan_costs;  // until the ranks measure some
   bool views = true;     // plans follow the NICs that are left
   View first_view;

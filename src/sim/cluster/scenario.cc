@@ -472,12 +472,12 @@ TimeNs Scenario::longest(FaultKind kind) const {
   return longest;
 }
 
-HostGroups Scenario::plan_hosts() const {
+std::vector<uint32_t> Scenario::plan_hosts() const {
   std::vector<uint32_t> host_of;
   for (int rank = 0; rank < hosts; ++rank) {
     host_of.push_back(static_cast<uint32_t>(rank / plan_host_ranks));
   }
-  return HostGroups(host_of);
+  return host_of;
 }
 
 PlanCosts Scenario::plan_costs() const {

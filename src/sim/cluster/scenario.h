@@ -152,7 +152,7 @@ struct Scenario {
   bool leave_early = false;
   std::vector<OperationSpec> operations;  // in the order in which every rank calls them
   std::vector<FaultSpec> faults;
-  HostGroups plan_hosts() const;
+  std::vector<uint32_t> plan_hosts() const;
   PlanCosts plan_costs() const;
   // Returns the duration of the longest fault of that kind; 0 without one.
   TimeNs longest(FaultKind kind) const;

@@ -61,7 +61,7 @@ class DeafRank : public testing::TestWithParam<bool> {
     return list;
   }
   std::vector<Address> addresses_of_nic1(int rank, int of) {
-    return cluster_->node(rank).engine().rank_table()[static_cast<size_t>(of)].nics[1].addresses;
+    return cluster_->node(rank).engine().job().ranks()[static_cast<size_t>(of)].nics[1].addresses;
   }
 
   std::optional<Cluster> cluster_;

@@ -178,7 +178,7 @@ TEST_F(Views, FollowNicsThatFailInTurnAndReturnTogether) {
 // One host has most of the ranks, and so most of the paths of the others.
 TEST_F(Views, CountAHostOnceHoweverManyRanksItHas) {
   ClusterOptions options;
-  options.plan_hosts = HostGroups(std::vector<uint32_t>{0, 1, 1, 1, 1, 1, 1, 2, 3});
+  options.plan_hosts = {0, 1, 1, 1, 1, 1, 1, 2, 3};
   start(9, options);
   for (int rank = 1; rank <= 6; ++rank) pull(rank, 2);
   std::vector<HostRates> hosts(4, HostRates(kNics));

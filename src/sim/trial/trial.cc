@@ -285,7 +285,7 @@ class Trial {
 
   void check_addresses(int rank, int of) {
     ProgressEngine& owner = cluster_.node(of).engine();
-    const RankInfo& known = cluster_.node(rank).engine().rank_table()[static_cast<size_t>(of)];
+    const RankInfo& known = cluster_.node(rank).engine().job().ranks()[static_cast<size_t>(of)];
     for (size_t i = 0; i < owner.data_nics().size(); ++i) {
       const NicInfo current = make_nic_info(owner.data_nics()[i], known.nics[i].port);
       if (current.addresses == known.nics[i].addresses) continue;

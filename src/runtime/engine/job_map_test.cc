@@ -1,0 +1,46 @@
+#include "runtime/engine/job_map.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace r2ccl {
+namespace {
+
+std::vector<RankInfo> ranks_on(std::span<const uint8_t> hosts) {
+  std::vector<RankInfo> ranks;
+  for (const uint8_t host : hosts) {
+    RankInfo& info = ranks.emplace_back();
+    info.rank = Rank(static_cast<int32_t>(ranks.size() - 1));
+    info.host[0] = std::byte{host};
+  }
+  return ranks;
+}
+
+TEST(JobMap, NumbersHostsInTheOrderOfTheirLowestRanks) {
+  const std::array<uint8_t, 5> hosts = {9, 4, 9, 7, 4};
+  const JobMap map(ranks_on(hosts));
+  EXPECT_EQ(map.host_numbers(), (std::vector<uint32_t>{0, 1, 0, 2, 1}));
+  EXPECT_EQ(map.hosts(), 3);
+  EXPECT_EQ(map.leader(1), Rank(1));
+  EXPECT_EQ(map.ranks_of(1), (std::vector<Rank>{Rank(1), Rank(4)}));
+  EXPECT_EQ(map.host_of(Rank(3)), 2);
+}
+
+TEST(JobMap, TakesOtherHostsThanTheIdsSay) {
+  const std::array<uint8_t, 3> hosts = {1, 2, 3};
+  const std::array<uint32_t, 3> numbers = {5, 8, 5};
+  const JobMap map(ranks_on(hosts), numbers);
+  EXPECT_EQ(map.host_numbers(), (std::vector<uint32_t>{0, 1, 0}));
+}
+
+TEST(JobMap, KnowsWhichRanksItHas) {
+  const std::array<uint8_t, 2> hosts = {1, 1};
+  const JobMap map(ranks_on(hosts));
+  EXPECT_TRUE(map.has(Rank(1)));
+  EXPECT_FALSE(map.has(Rank(2)));
+  EXPECT_FALSE(map.has(Rank(-1)));
+}
+
+}  // namespace
+}  // namespace r2ccl
