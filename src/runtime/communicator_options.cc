@@ -36,10 +36,10 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   rank.engine.link.monitor = options.config.monitor;
   rank.engine.link.damping = options.config.damping;
   rank.engine.link.cutoff = options.config.cutoff_ns;
-  rank.engine.rendezvous = options.rendezvous;
-  rank.engine.oob_ifname = options.config.oob_ifname;
-  rank.engine.oob_ifname_variable = options.config.oob_ifname_variable;
-  rank.engine.shm = options.config.shm;
+  rank.engine.listen.rendezvous = options.rendezvous;
+  rank.engine.listen.oob_ifname = options.config.oob_ifname;
+  rank.engine.listen.oob_ifname_variable = options.config.oob_ifname_variable;
+  rank.engine.listen.shm = options.config.shm;
   rank.engine.nonce = random_nonce;
   rank.plan_costs = options.plan_costs.value_or(PlanCosts());
   rank.views = options.config.views;

@@ -43,13 +43,13 @@ NicTotals totals(ProgressEngine& engine, NicId nic) {
 
 void write_nics(JsonWriter& out, ProgressEngine& engine) {
   out.key("nics").begin_array();
-  for (size_t i = 0; i < engine.data_nics().size(); ++i) {
-    const Nic& nic = engine.data_nics()[i];
+  for (size_t i = 0; i < engine.nics().all().size(); ++i) {
+    const Nic& nic = engine.nics().all()[i];
     const NicTotals sum = totals(engine, NicId(static_cast<uint16_t>(i)));
     out.begin_object()
         .field("name", nic.name)
         .field("up", nic.up && nic.carrier)
-        .field("drained", engine.drained().contains(NicId(static_cast<uint16_t>(i))))
+        .field("drained", engine.nics().drained().contains(NicId(static_cast<uint16_t>(i))))
         .field("mtu", uint64_t{nic.mtu})
         .field("speed_mbps", nic.speed_mbps)
         .field("tx_bytes", sum.sent)

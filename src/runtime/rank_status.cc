@@ -140,12 +140,12 @@ void RankStatus::add_waits(RankSummary& summary) {
 void RankStatus::add_links(RankSummary& summary) {
   const TimeNs now = rank_.clock().now();
   ProgressEngine& engine = rank_.engine();
-  for (size_t i = 0; i < engine.data_nics().size(); ++i) {
-    const Nic& nic = engine.data_nics()[i];
+  for (size_t i = 0; i < engine.nics().all().size(); ++i) {
+    const Nic& nic = engine.nics().all()[i];
     RankSummary::Line& line = summary.nics.emplace_back();
     line.nic = NicId(static_cast<uint16_t>(i));
     line.up = nic.up && nic.carrier;
-    line.drained = engine.drained().contains(line.nic);
+    line.drained = engine.nics().drained().contains(line.nic);
   }
   if (rank_.knows_idle_nics(now)) {
     for (const IdleNic& idle : find_idle_nics(engine)) {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -108,5 +110,8 @@ class NicQueue {
   TimeNs idle_ = 0;        // up to the beginning of the last busy time
   TimeNs idle_since_ = 0;  // the last end of a busy time
 };
+
+// The account of each NIC by its name. The empty name has all that uses no data NIC.
+using NicQueues = std::map<std::string, NicQueue>;
 
 }  // namespace r2ccl

@@ -47,7 +47,7 @@ void Drains::take_out(NicId nic, uint64_t ticket) {
   uint64_t& held = tickets_[nic.value()];
   // A client that finds the NIC out of service may rely on that as well. Then no client can take it
   // back by ticket any more.
-  held = engine_.drained().contains(nic) && held != ticket ? 0 : ticket;
+  held = engine_.nics().drained().contains(nic) && held != ticket ? 0 : ticket;
   engine_.set_drained(nic, true);
   const RankInfo& info = engine_.own_info();
   if (registry_ != nullptr) registry_->enter(this, info.host, {info.nics[nic.value()].name, held});
@@ -72,7 +72,7 @@ Reachability Drains::ask(Rank rank, const DrainQuestion& question) {
 // The command refuses to drain the last NIC. But two operators who each leave one NIC may have
 // checked at the same moment. This rank knows which request came first.
 bool Drains::refuses(NicId nic, const DrainQuestion& question) const {
-  return !engine_.drained().contains(nic) &&
+  return !engine_.nics().drained().contains(nic) &&
          engine_.tally_drain(question.host, question.nic).stranded > 0;
 }
 

@@ -376,7 +376,7 @@ std::vector<NicProber::Target> FaultReporter::targets_of(const ProbeRequest& req
     for (const auto& path : engine_.link(peer)->paths()) {
       const PathSpec& spec = path->spec;
       if (spec.control_only || spec.local_nic == kNoNic) continue;
-      if (engine_.is_own(spec.remote.address) && !spec.one_network) continue;
+      if (engine_.nics().is_own(spec.remote.address) && !spec.one_network) continue;
       NicProber::Target target;
       target.reach.near = name_of(engine_.self(), spec.local_nic);
       target.reach.far = name_of(peer, spec.remote_nic);

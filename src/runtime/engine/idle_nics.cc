@@ -45,8 +45,8 @@ NeverUp find_never_up(const ProgressEngine& engine, NicId nic) {
       if (path->state.up_since() != 0 && !diverted) continue;
       found.never.push_back(path);
       found.hosts.insert(peer.host_name);
-      found.leads_here =
-          found.leads_here && !path->spec.one_network && engine.is_own(path->spec.remote.address);
+      found.leads_here = found.leads_here && !path->spec.one_network &&
+                         engine.nics().is_own(path->spec.remote.address);
       found.shared_subnet = found.shared_subnet || diverted ||
                             shares_subnet(engine.own_info(), nic) ||
                             shares_subnet(peer, path->spec.remote_nic);
@@ -109,12 +109,12 @@ std::string words_of(IdleCause cause) {
 
 std::vector<IdleNic> find_idle_nics(const ProgressEngine& engine) {
   std::vector<IdleNic> idle;
-  for (size_t i = 0; i < engine.data_nics().size(); ++i) {
+  for (size_t i = 0; i < engine.nics().all().size(); ++i) {
     const NicId nic(static_cast<uint16_t>(i));
     const NeverUp found = find_never_up(engine, nic);
     const bool whole = found.never.size() == found.paths;
     if (found.never.empty() || (!whole && !found.shared_subnet)) continue;
-    idle.push_back({nic, cause_of(found), describe_idle(engine.data_nics()[i].name, found)});
+    idle.push_back({nic, cause_of(found), describe_idle(engine.nics().all()[i].name, found)});
   }
   return idle;
 }

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,9 +73,9 @@ class ProcessEngine final : private EventHandler {
   Reactor& reactor() { return reactor_; }
   // Returns when this turn's events were read: later bytes have not been read.
   TimeNs polled_at() const { return polled_at_; }
-  // Returns the account of that NIC of this host, which lives as long as this. It is the same one
-  // for all members, so that all of them together do not fill the queue of a NIC.
-  NicQueue& nic_queue(const std::string& nic) { return nic_queues_[nic]; }
+  // Returns the accounts of the NICs of this host. They are the same for all members, so that all
+  // of them together do not fill the queue of a NIC.
+  NicQueues& nic_queues() { return nic_queues_; }
   // The memory for bytes that are read and not kept, and for control streams, as they want it.
   std::span<std::byte> scratch() { return scratch_; }
   std::span<std::byte> read_buffer() { return read_buffer_; }
@@ -91,7 +90,7 @@ class ProcessEngine final : private EventHandler {
   std::vector<std::byte> scratch_;
   std::vector<std::byte> read_buffer_;
   std::vector<std::byte> spare_frame_;
-  std::map<std::string, NicQueue> nic_queues_;
+  NicQueues nic_queues_;
   Reactor reactor_;
   SpinWait spin_wait_;
   std::vector<Member*> members_;

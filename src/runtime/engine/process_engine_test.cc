@@ -127,9 +127,9 @@ TEST_F(ProcessEngineOfThree, AMemberThatHasLeftGetsNoTurn) {
 }
 
 TEST_F(ProcessEngineOfThree, HasOneAccountForEachNic) {
-  process_.nic_queue("nic0").on_sent(100, true, 0);
-  EXPECT_EQ(process_.nic_queue("nic0").outstanding(), 100U);
-  EXPECT_EQ(process_.nic_queue("nic1").outstanding(), 0U);
+  process_.nic_queues()["nic0"].on_sent(100, true, 0);
+  EXPECT_EQ(process_.nic_queues()["nic0"].outstanding(), 100U);
+  EXPECT_EQ(process_.nic_queues()["nic1"].outstanding(), 0U);
 }
 
 }  // namespace

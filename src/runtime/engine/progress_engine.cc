@@ -22,8 +22,6 @@ namespace {
 constexpr int kRoundsMax = 64;
 // The time after which a turn passes to the other communicators of the process.
 constexpr TimeNs kTurnShare = 50 * kMicrosecond;
-// The pause when the NICs cannot be read or listened on: descriptors may have run out.
-constexpr TimeNs kNicsPause = 250 * kMillisecond;
 // A longer time between two clock readings means that the thread stood still, or has so much work
 // that it must not count that time against its peers.
 constexpr TimeNs kWorkMax = 20 * kMillisecond;
@@ -41,8 +39,12 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
     : shared_(shared),
       options_(std::move(options)),
       reactor_(shared.reactor(), owner),
-      loopback_queue_(shared.nic_queue("")),
-      relays_({reactor_, shared.scratch(), options_.link.witness}) {
+      nics_(shared.transport(), shared.nic_queues(), make_acceptor()),
+      relays_({reactor_, shared.scratch(), options_.link.witness}) {}
+
+ProgressEngine::~ProgressEngine() = default;
+
+std::unique_ptr<Acceptor> ProgressEngine::make_acceptor() {
   Acceptor::Callbacks callbacks;
   callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
     return on_hello(identity, theirs);
@@ -58,28 +60,21 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
     }
     links_[static_cast<size_t>(from.value())]->adopt(std::move(connection));
   };
-  acceptor_ =
-      std::make_unique<Acceptor>(reactor_, transport(), clock(), run_, std::move(callbacks));
+  return std::make_unique<Acceptor>(reactor_, transport(), clock(), run_, std::move(callbacks));
 }
 
-ProgressEngine::~ProgressEngine() = default;
-
-NicQueue& ProgressEngine::queue(NicId nic) {
-  return nic == kNoNic ? loopback_queue_ : *queues_[nic.value()];
-}
-
-DialGate& ProgressEngine::dial_gate(NicId nic, bool shm) {
-  if (nic != kNoNic) return gates_[nic.value()];
-  return gates_[nics_.size() + (shm ? 0 : 1)];
+Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identity,
+                                                Incarnation theirs) {
+  if (identity.kind == ConnectionKind::relay) return on_relay_hello(identity);
+  const auto from = static_cast<size_t>(identity.from.value());
+  if (identity.to != self_ || identity.from == self_ || from >= links_.size()) {
+    return Status(Code::remote, "a connection meant for another rank");
+  }
+  return links_[from]->on_hello(identity, theirs);
 }
 
 Status ProgressEngine::open() {
-  auto all = transport().nics();
-  if (!all.ok()) return all.status();
-  (void)note_addresses(all.value());
-  R2CCL_RETURN_IF_ERROR(listen_on_nics(all.value()));
-  R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value()));
-  if (options_.shm) listen_in_shared_memory();
+  R2CCL_RETURN_IF_ERROR(nics_.open(options_.listen, options_.nonce));
   return shared_.watch_nics();
 }
 
@@ -90,16 +85,10 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   observer_ = &observer;
   const RankInfo& mine = job_.info(self);
   reserve_places();
-  R2CCL_RETURN_IF_ERROR(acceptor_->begin());
-  for (const Nic& nic : nics_) queues_.push_back(&shared_.nic_queue(nic.name));
-  // A gate of its own, so that a dead NIC does not hold up the dials of the others.
-  const size_t gates = nics_.size() + 2;
-  for (size_t i = 0; i < gates; ++i) {
-    gates_.emplace_back(std::max<size_t>(limits::kFirstDialsMax / gates, 1));
-  }
+  R2CCL_RETURN_IF_ERROR(nics_.begin());
   schedule_ = LinkSchedule(job_.size());
   turns_.resize(job_.size());
-  next_ping_.resize(nics_.size());
+  next_ping_.resize(nics_.count());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
   LinkSettings settings = options_.link;
   settings.links = std::max<size_t>(job_.size() - 1, 1);
@@ -131,9 +120,7 @@ void ProgressEngine::reserve_places() {
     }
     for (const Endpoint& endpoint : info.control) peers.push_back(endpoint.address);
   }
-  // All peers of this host come by the name of this rank's listener.
-  if (shm_.address.family != AddressFamily::none) peers.push_back(shm_.address);
-  acceptor_->reserve(peers);
+  nics_.reserve(std::move(peers));
 }
 
 LockedBytes ProgressEngine::child_secret(std::span<const std::byte, kJobIdBytes> child_id) const {
@@ -169,7 +156,7 @@ void ProgressEngine::reserve_end(std::vector<std::byte> notice) {
 void ProgressEngine::halt() noexcept {
   if (halted()) return;
   halted_at_ = clock().now();
-  acceptor_.reset();
+  nics_.close();
   relays_.end_all();
   for (const auto& link : links_) {
     if (link != nullptr) link->halt();
@@ -212,12 +199,12 @@ void ProgressEngine::progress() {
   // The time in which this loop should have run and did not.
   TimeNs idle = std::max<TimeNs>(now - std::max(promised_, last_pass_end_), 0);
   idle += std::exchange(paused_, 0);
-  if (now >= read_nics_at_) refresh_nics(now);
+  if (nics_.may_have_changed(now)) apply(nics_.read(now));
   if (idle > limits::kPauseThreshold) pauses_ += idle;
   schedule_.mark_due(now);
   progress_links(now);
   relays_.progress(now);
-  acceptor_->progress(now);
+  nics_.progress(now);
   log_suppressed();
   last_pass_end_ = look();
 }
@@ -257,7 +244,7 @@ TimeNs ProgressEngine::look() {
 
 TimeNs ProgressEngine::next_timeout() {
   if (halted()) return end_told_ ? kNever : clock().now() + kEndInterval;
-  TimeNs next = std::min({acceptor_->next_timeout(), relays_.next_timeout(), read_nics_at_});
+  TimeNs next = std::min(nics_.next_timeout(), relays_.next_timeout());
   // Use the end of the last pass, not the current time: elapsed time must not postpone a timer.
   next = std::min(next, schedule_.any_marked() ? last_pass_end_ : schedule_.next_deadline());
   promised_ = next;
@@ -291,44 +278,16 @@ void ProgressEngine::ping_witnesses(const PathEvent& event) {
   }
 }
 
-void ProgressEngine::refresh_nics(TimeNs now) {
-  read_nics_at_ = kNever;
-  nics_read_at_ = now;
-  auto all = transport().nics();
-  if (!all.ok()) {
-    R2CCL_LOG(warn, "cannot read the state of the NICs: %s", all.status().message().c_str());
-    read_nics_at_ = now + kNicsPause;
-    return;
-  }
-  const std::vector<Address> lost = note_addresses(all.value());
-  for (size_t i = 0; i < nics_.size(); ++i) {
-    const auto found = std::find_if(all.value().begin(), all.value().end(),
-                                    [&](const Nic& nic) { return nic.name == nics_[i].name; });
-    const bool present = found != all.value().end();
-    const bool was_alive = nics_[i].alive();
-    const bool is_alive = present && found->alive();
-    if (present) {
-      nics_[i].up = found->up;
-      nics_[i].carrier = found->carrier;
-      const bool moved = nics_[i].addresses != found->addresses || nics_[i].index != found->index;
-      if (moved && !found->addresses.empty() && !advertise(i, *found)) {
-        read_nics_at_ = now + kNicsPause;
-      }
-      if (found->addresses.empty()) nics_[i].addresses.clear();  // the same one may come back
-    } else {
-      nics_[i].up = false;
-    }
-    if (was_alive == is_alive) continue;
-    const DownCause cause = nics_[i].up ? DownCause::carrier_lost : DownCause::interface_down;
-    R2CCL_LOG(info, "%s is %s", nics_[i].name.c_str(), is_alive ? "up" : to_string(cause));
+void ProgressEngine::apply(const LocalNics::Changes& changes) {
+  for (const LocalNics::Change& change : changes.nics) {
+    if (change.moved) advertise(change.nic);
+    if (!change.alive) continue;
     for (const auto& link : links_) {
-      if (link != nullptr) {
-        link->on_nic_change(NicId(static_cast<uint16_t>(i)), is_alive, cause);
-      }
+      if (link != nullptr) link->on_nic_change(change.nic, *change.alive, change.cause);
     }
   }
   for (const auto& link : links_) {
-    if (link != nullptr && !lost.empty()) link->on_source_lost(lost);
+    if (link != nullptr && !changes.lost.empty()) link->on_source_lost(changes.lost);
   }
 }
 
@@ -390,10 +349,11 @@ void ProgressEngine::check_invariants() const {
   for (const auto& link : links_) {
     if (link != nullptr) link->check_invariants();
   }
-  for (size_t i = 0; i < queues_.size(); ++i) {
-    check_nic(NicId(static_cast<uint16_t>(i)), *queues_[i]);
+  for (size_t i = 0; i < nics_.count(); ++i) {
+    const NicId nic(static_cast<uint16_t>(i));
+    check_nic(nic, nics_.queue(nic));
   }
-  check_nic(kNoNic, loopback_queue_);
+  check_nic(kNoNic, nics_.queue(kNoNic));
 }
 
 }  // namespace r2ccl

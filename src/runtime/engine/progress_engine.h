@@ -2,7 +2,6 @@
 // them. Runs on one thread (or one simulated actor).
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,27 +15,20 @@
 #include "protocol/wire/handshake.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/bootstrap/rendezvous_client.h"
-#include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
 #include "runtime/engine/job_map.h"
 #include "runtime/engine/link_schedule.h"
 #include "runtime/engine/process_engine.h"
 #include "runtime/engine/relay_pipes.h"
 #include "runtime/link/link.h"
+#include "runtime/nics/local_nics.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
 
 struct EngineOptions {
   LinkSettings link;
-  // A NIC with an address in the subnet of one of these becomes the out-of-band NIC, unless it
-  // carries data. `oob_ifname`, in the language of NicFilter, overrides the choice or excludes
-  // NICs.
-  std::vector<Endpoint> rendezvous;
-  std::string oob_ifname;
-  std::string oob_ifname_variable = "R2CCL_OOB_IFNAME";  // the variable that set oob_ifname
-  // Listen in shared memory too, if the transport can, for ranks of this host.
-  bool shm = false;
+  ListenOptions listen;
   // Returns fresh unpredictable bytes. In a simulation they come from its seed.
   std::function<std::array<std::byte, kNonceBytes>()> nonce;
 };
@@ -66,7 +58,7 @@ class ProgressEngine final : private LinkHost {
   // Finds the NICs and listens on each. Fails when no NIC is usable.
   Status open();
   // Fills in the engine's NICs and listeners.
-  void describe(RankInfo& info) const;
+  void describe(RankInfo& info) const { nics_.describe(info); }
   // Builds the links to all others; they connect in progress(). `observer` must outlive the engine.
   // Before this call the engine accepts no connection: the peers wait. A lone rank has a run
   // without a key, and refuses all connections.
@@ -87,16 +79,12 @@ class ProgressEngine final : private LinkHost {
   TimeNs polled_at() const { return shared_.polled_at(); }
   // Returns the time when the last pass of the links ended.
   TimeNs passed_at() const { return last_pass_end_; }
-  const std::vector<Nic>& data_nics() const { return nics_; }
-  // Returns the process's account of that data NIC.
-  const NicQueue& nic_queue(NicId nic) const { return *queues_[nic.value()]; }
+  const LocalNics& nics() const { return nics_; }
 
   // For the other parts that run in this engine's thread.
   Reactor& reactor() override { return reactor_; }
   Transport& transport() override { return shared_.transport(); }
   const RunIdentity& run() const override { return run_; }
-
-  bool is_own(const Address& address) const override;
 
   // Runs one pass: does all work that is due, after the events of this turn.
   void progress();
@@ -108,14 +96,13 @@ class ProgressEngine final : private LinkHost {
   bool has_more() const { return schedule_.any_marked(); }
 
   // The state or the address of some NIC may have changed.
-  void on_nics_changed() { read_nics_at_ = 0; }
+  void on_nics_changed() { nics_.on_changed(); }
 
   // Returns the secret of a job of ranks of this run, for derive_child_secret's `child_id`.
   LockedBytes child_secret(std::span<const std::byte, kJobIdBytes> child_id) const;
 
   // Takes a NIC of this rank out of service, or back, and tells every peer.
   void set_drained(NicId nic, bool drained);
-  NicSet drained() const { return drained_; }
   // Returns the tally of this rank's paths to and from the NIC called `nic` at the host of rank
   // `host`.
   DrainTally tally_drain(Rank host, const std::string& nic) const;
@@ -155,14 +142,13 @@ class ProgressEngine final : private LinkHost {
   std::span<std::byte> scratch() override { return shared_.scratch(); }
   std::span<std::byte> read_buffer() override { return shared_.read_buffer(); }
   std::vector<std::byte>& spare_frame() override { return shared_.spare_frame(); }
-  NicQueue& queue(NicId nic) override;
+  NicQueue& queue(NicId nic) override { return nics_.queue(nic); }
   BusyLinks& busy_links() override { return busy_links_; }
-  DialGate& dial_gate(NicId nic, bool shm) override;
+  DialGate& dial_gate(NicId nic, bool shm) override { return nics_.dial_gate(nic, shm); }
+  bool is_own(const Address& address) const override { return nics_.is_own(address); }
   std::vector<std::byte> address_notice(NicId nic) const override;
   std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const override;
-  void doubt_nics(TimeNs interval) override {
-    read_nics_at_ = std::min(read_nics_at_, nics_read_at_ + interval);
-  }
+  void doubt_nics(TimeNs interval) override { nics_.doubt(interval); }
   void on_silent(Rank peer) override;
   void on_unreached(Rank peer, bool own, const std::string& why) override;
   void on_reached(Rank peer) override;
@@ -185,21 +171,16 @@ class ProgressEngine final : private LinkHost {
   void ping_witnesses(const PathEvent& event);
   void reserve_places();
   static std::string describe_pair(const RankInfo& a, const RankInfo& b);
-  void refresh_nics(TimeNs now);
-  std::vector<Address> note_addresses(const std::vector<Nic>& all);
+  void apply(const LocalNics::Changes& changes);
   void on_call(Rank peer, std::span<const std::byte> bytes);
   void on_drained(Rank peer, std::span<const std::byte> body);
   void on_address(Rank peer, std::span<const std::byte> body);
   void on_doubt(std::span<const std::byte> body);
-  bool advertise(size_t nic, const Nic& now);
+  void advertise(NicId nic);
   TimeNs look();
   void check_schedule() const;
   void check_nic(NicId nic, const NicQueue& queue) const;
-  uint16_t port_of_another(const Nic& nic) const;
-  Result<uint16_t> listen_on(const Nic& nic, NicId id);
-  Status listen_on_nics(const std::vector<Nic>& all);
-  Status listen_out_of_band(const std::vector<Nic>& all);
-  void listen_in_shared_memory();
+  std::unique_ptr<Acceptor> make_acceptor();
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
 
   // progress_engine_relay.cc
@@ -215,26 +196,15 @@ class ProgressEngine final : private LinkHost {
   Rank self_;
   JobMap job_;
   EngineObserver* observer_ = nullptr;
-  std::vector<Nic> nics_;               // the data NICs, in the order advertised
-  std::vector<uint16_t> ports_;         // port of the listener on each
-  std::vector<Address> own_addresses_;  // of all NICs of this host
-  std::vector<Endpoint> control_;       // out-of-band if any, then lo
-  Endpoint shm_;                        // family none: not listening in shared memory
-  std::deque<DialGate> gates_;          // of each NIC, then of dials without one: shm, others
-  std::vector<NicQueue*> queues_;       // parallel to nics_; the process's
-  NicQueue& loopback_queue_;            // the process's
-  std::vector<TimeNs> next_ping_;       // parallel to nics_
+  LocalNics nics_;
+  std::vector<TimeNs> next_ping_;  // parallel to nics_
   size_t ping_cursor_ = 0;
-  std::unique_ptr<Acceptor> acceptor_;
   LinkSchedule schedule_;        // of links_, which it outlives
   std::vector<LinkTurn> turns_;  // parallel to links_
   BusyLinks busy_links_;         // of links_, which it outlives
   std::vector<std::unique_ptr<Link>> links_;
   RelayPipes relays_;
-  size_t unsent_links_ = 0;       // links that had unsent chunks after their last turn
-  NicSet drained_;                // subset of nics_
-  TimeNs read_nics_at_ = kNever;  // set when they may have changed, or could not be read
-  TimeNs nics_read_at_ = 0;
+  size_t unsent_links_ = 0;  // links that had unsent chunks after their last turn
   // By host: the ranks that this one does not reach because of it; of this host, those that it does
   // not reach because of its own NICs.
   struct Unreached {

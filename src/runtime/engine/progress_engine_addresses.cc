@@ -11,54 +11,22 @@
 
 namespace r2ccl {
 
-// Returns the addresses that this host had before and has no more.
-std::vector<Address> ProgressEngine::note_addresses(const std::vector<Nic>& all) {
-  std::vector<Address> lost;
-  lost.swap(own_addresses_);
-  for (const Nic& nic : all) {
-    own_addresses_.insert(own_addresses_.end(), nic.addresses.begin(), nic.addresses.end());
-  }
-  std::erase_if(lost, [&](const Address& each) { return has_address(own_addresses_, each); });
-  return lost;
-}
-
-// Every host has the loopback's, also link-local ones mean nothing beyond one link.
-bool ProgressEngine::is_own(const Address& address) const {
-  if (is_loopback(address)) return false;
-  return std::ranges::any_of(own_addresses_,
-                             [&](const Address& own) { return same_address(own, address); });
-}
-
-// A NIC's identity is not its address: after an outage it may return with another address, or as a
-// new device of its name, to which the old listener is not bound. Tells the peers. Returns false
-// when this is not possible now.
-bool ProgressEngine::advertise(size_t nic, const Nic& now) {
-  const NicId id(static_cast<uint16_t>(nic));
-  if (nics_[nic].index != now.index) {
-    auto port = listen_on(now, id);
-    if (!port.ok()) {
-      R2CCL_LOG(warn, "%s", port.status().message().c_str());
-      return false;
-    }
-    ports_[nic] = port.value();
-    nics_[nic].index = now.index;
-  }
-  nics_[nic].addresses = now.addresses;
-  const std::vector<Address> sources = make_nic_info(nics_[nic], ports_[nic]).addresses;
-  const std::vector<std::byte> notice = address_notice(id);
+// Tells the peers the present addresses of a NIC.
+void ProgressEngine::advertise(NicId nic) {
+  const std::vector<Address> sources = nics_.info(nic).addresses;
+  const std::vector<std::byte> notice = address_notice(nic);
   for (const auto& link : links_) {
     if (link == nullptr || link->peer_ended()) continue;
-    link->set_source(id, sources);
+    link->set_source(nic, sources);
     if (!notice.empty()) {
-      link->send_notice({{static_cast<uint8_t>(NoticeKind::address), id.value()}, notice});
+      link->send_notice({{static_cast<uint8_t>(NoticeKind::address), nic.value()}, notice});
     }
   }
-  return true;
 }
 
 std::vector<std::byte> ProgressEngine::address_notice(NicId nic) const {
   if (nic == kNoNic || mutated(Mutant::old_address)) return {};
-  const NicInfo info = make_nic_info(nics_[nic.value()], ports_[nic.value()]);
+  const NicInfo info = nics_.info(nic);
   if (info.addresses.empty()) return {};
   std::vector<std::byte> body;
   ByteWriter out(body);

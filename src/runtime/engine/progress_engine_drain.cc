@@ -2,7 +2,6 @@
 #include <optional>
 #include <string>
 
-#include "base/log.h"
 #include "protocol/wire/byte_io.h"
 #include "runtime/engine/progress_engine.h"
 #include "runtime/link/notice.h"
@@ -20,17 +19,13 @@ std::optional<NicId> find_nic(const RankInfo& info, const std::string& name) {
 }  // namespace
 
 void ProgressEngine::set_drained(NicId nic, bool drained) {
-  if (nic.value() >= nics_.size()) return;
-  if (drained_.contains(nic) != drained) {
-    R2CCL_LOG(info, "%s is %s", nics_[nic.value()].name.c_str(),
-              drained ? "taken out of service" : "back in service");
-  }
-  drained_.set(nic, drained);
+  if (nic.value() >= nics_.count()) return;
+  nics_.set_drained(nic, drained);
   std::vector<std::byte> body;
-  ByteWriter(body).put(drained_.bits());
+  ByteWriter(body).put(nics_.drained().bits());
   for (const auto& link : links_) {
     if (link == nullptr || link->peer_ended()) continue;
-    link->set_drained(drained_, link->drained_remote());
+    link->set_drained(nics_.drained(), link->drained_remote());
     link->send_notice(make_notice(NoticeKind::drained, body));
   }
 }
@@ -38,7 +33,7 @@ void ProgressEngine::set_drained(NicId nic, bool drained) {
 void ProgressEngine::on_drained(Rank peer, std::span<const std::byte> body) {
   ByteReader in(body);
   const NicSet theirs(in.get<uint64_t>());
-  if (!in.bad()) links_[static_cast<size_t>(peer.value())]->set_drained(drained_, theirs);
+  if (!in.bad()) links_[static_cast<size_t>(peer.value())]->set_drained(nics_.drained(), theirs);
 }
 
 std::optional<NicId> ProgressEngine::own_nic(Rank host, const std::string& nic) const {

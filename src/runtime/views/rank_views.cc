@@ -148,7 +148,7 @@ HostReach RankViews::momentary() const {
   HostReach reach(told_.reach.size());
   for (size_t i = 0; i < nics(); ++i) {
     const NicId nic(static_cast<uint16_t>(i));
-    if (!engine_.drained().contains(nic)) reach[own_rails()[i]] = reach_of_nic(nic);
+    if (!engine_.nics().drained().contains(nic)) reach[own_rails()[i]] = reach_of_nic(nic);
   }
   return reach;
 }
@@ -191,7 +191,7 @@ void RankViews::begin_window(TimeNs now) {
   window_at_ = now;
   totals_.clear();
   for (size_t nic = 0; nic < nics(); ++nic) {
-    const NicQueue& queue = engine_.nic_queue(NicId(static_cast<uint16_t>(nic)));
+    const NicQueue& queue = engine_.nics().queue(NicId(static_cast<uint16_t>(nic)));
     totals_.push_back({queue.delivered(), queue.idle(now)});
   }
   sent_.clear();
@@ -231,7 +231,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
     return static_cast<double>(part) >= kMost * static_cast<double>(of);
   };
   for (size_t nic = 0; nic < windows.size(); ++nic) {
-    const NicQueue& queue = engine_.nic_queue(NicId(static_cast<uint16_t>(nic)));
+    const NicQueue& queue = engine_.nics().queue(NicId(static_cast<uint16_t>(nic)));
     NicWindow& window = windows[nic];
     window.bytes = queue.delivered() - totals_[nic].delivered;
     const TimeNs idle = queue.idle(now) - totals_[nic].idle;
@@ -289,8 +289,8 @@ void RankViews::run_agreement(size_t context, TimeNs now) {
 }
 
 void RankViews::look(TimeNs now) {
-  changed_ = changed_ || engine_.drained() != drained_;
-  drained_ = engine_.drained();
+  changed_ = changed_ || engine_.nics().drained() != drained_;
+  drained_ = engine_.nics().drained();
   watch_nics(now);
   propose(now);
   changed_ = false;

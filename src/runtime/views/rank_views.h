@@ -48,7 +48,7 @@ class RankViews {
   void stop() { stopped_ = true; }
   // Cheap while nothing has changed, because every turn of the rank calls it.
   void progress(TimeNs now) {
-    if (now >= look_at_ || engine_.drained() != drained_) look(now);
+    if (now >= look_at_ || engine_.nics().drained() != drained_) look(now);
   }
   TimeNs next_timeout() const { return next_; }
 

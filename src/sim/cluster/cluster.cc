@@ -61,9 +61,9 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
   made.self = Rank(rank);
   made.rank_count = options.hosts * options.ranks_per_host;
   made.engine.link = options.link;
-  made.engine.shm = options.ranks_per_host > 1;
+  made.engine.listen.shm = options.ranks_per_host > 1;
   made.engine.nonce = nonces(options.seed * 1000 + static_cast<uint64_t>(rank));
-  if (options.management) made.engine.oob_ifname = "mgmt";
+  if (options.management) made.engine.listen.oob_ifname = "mgmt";
   made.contexts = options.communicators;
   made.plan_hosts = options.plan_hosts;
   made.plan_costs = options.plan_costs;

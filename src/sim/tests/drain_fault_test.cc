@@ -170,7 +170,7 @@ TEST_F(DrainFault, OfARankIsReportedToTheOperator) {
           cluster_->world().run_until([&] { return !answer.empty(); }, checked_at + kSecond));
       EXPECT_NE(answer.find("\"presence\":\"dead\""), std::string::npos) << answer;
       // The drain may have been refused, once no path led to the dead rank any more.
-      const bool drained = cluster_->node(1).engine().drained().contains(NicId(1));
+      const bool drained = cluster_->node(1).engine().nics().drained().contains(NicId(1));
       EXPECT_TRUE(victim == 1 || tally(0, 1, 1).out_of_service() == drained) << later;
       EXPECT_EQ(job_->wrong(), 0u);
       node.in_turn = nullptr;

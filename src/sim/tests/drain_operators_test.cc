@@ -63,7 +63,7 @@ class DrainOperators : public DrainJob {
   void expect_answers(TimeNs within) {
     EXPECT_TRUE(cluster_->world().run_until([&] { return all_done(); }, cluster_->now() + within));
   }
-  NicSet drained(int rank) { return cluster_->node(rank).engine().drained(); }
+  NicSet drained(int rank) { return cluster_->node(rank).engine().nics().drained(); }
   // Expects that all ranks know the drained NICs of each rank.
   void expect_agreement() {
     for_each_link(

@@ -325,8 +325,8 @@ TEST_F(Relay, TheNicsOfTheRankThatRelaysAreNotOverfilled) {
     SimRank& node = cluster().node(rank);
     node.in_turn = [&node, &most] {
       for (uint16_t nic = 0; nic < 2; ++nic) {
-        most =
-            std::max(most, node.engine().relays().outstanding(node.engine().nic_queue(NicId(nic))));
+        most = std::max(most,
+                        node.engine().relays().outstanding(node.engine().nics().queue(NicId(nic))));
       }
     };
   }

@@ -286,8 +286,8 @@ class Trial {
   void check_addresses(int rank, int of) {
     ProgressEngine& owner = cluster_.node(of).engine();
     const RankInfo& known = cluster_.node(rank).engine().job().ranks()[static_cast<size_t>(of)];
-    for (size_t i = 0; i < owner.data_nics().size(); ++i) {
-      const NicInfo current = make_nic_info(owner.data_nics()[i], known.nics[i].port);
+    for (size_t i = 0; i < owner.nics().all().size(); ++i) {
+      const NicInfo current = make_nic_info(owner.nics().all()[i], known.nics[i].port);
       if (current.addresses == known.nics[i].addresses) continue;
       violated("rank " + std::to_string(rank) + " does not know the address of nic" +
                std::to_string(i) + " of rank " + std::to_string(of));

@@ -1,19 +1,31 @@
-// The listeners of an engine: one on each data NIC, the out-of-band one, lo, and shared memory.
+// The listeners: one on each data NIC, the out-of-band one, lo, and shared memory.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "runtime/engine/progress_engine.h"
+#include "runtime/nics/local_nics.h"
 #include "transport/nic_choice.h"
 
 namespace r2ccl {
 
+Status LocalNics::open(const ListenOptions& options,
+                       const std::function<std::array<std::byte, kNonceBytes>()>& name) {
+  auto all = transport_.nics();
+  if (!all.ok()) return all.status();
+  (void)note_addresses(all.value());
+  R2CCL_RETURN_IF_ERROR(listen_on_all(all.value()));
+  R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value(), options));
+  R2CCL_RETURN_IF_ERROR(listen_on_loopback());
+  if (options.shm) listen_in_shared_memory(name());
+  return {};
+}
+
 // Returns the port of another NIC; 0: there is none. The host may answer for the address of one NIC
 // on every other that is on the same switch (ARP flux): a connection that comes by the other one is
 // then accepted, where the kernel of a living rank would refuse it for as long as it lives.
-uint16_t ProgressEngine::port_of_another(const Nic& nic) const {
+uint16_t LocalNics::port_of_another(const Nic& nic) const {
   for (size_t i = 0; i < nics_.size(); ++i) {
     if (nics_[i].name != nic.name && !bound_device(nics_[i].name).empty()) return ports_[i];
   }
@@ -22,7 +34,7 @@ uint16_t ProgressEngine::port_of_another(const Nic& nic) const {
 
 // A peer may come to any address of the NIC, in any order, and the addresses may change; the device
 // says which NIC it is. An address that acts as a NIC shares its device with others.
-Result<uint16_t> ProgressEngine::listen_on(const Nic& nic, NicId id) {
+Result<uint16_t> LocalNics::listen_on(const Nic& nic, NicId id) {
   const std::string device = bound_device(nic.name);
   const Address local = device.empty() ? nic.addresses.front() : Address{};
   const uint16_t port = device.empty() ? 0 : port_of_another(nic);
@@ -32,7 +44,7 @@ Result<uint16_t> ProgressEngine::listen_on(const Nic& nic, NicId id) {
   return endpoint.value().port;
 }
 
-Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
+Status LocalNics::listen_on_all(const std::vector<Nic>& all) {
   for (const Nic& nic : all) {
     if (!nic.usable || nics_.size() == limits::kNicsMax) continue;
     if (nic.addresses.empty()) continue;
@@ -49,12 +61,12 @@ Status ProgressEngine::listen_on_nics(const std::vector<Nic>& all) {
           "no network interface can be used; name some with R2CCL_SOCKET_IFNAME. Found:" + seen};
 }
 
-Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
-  const std::string& names = options_.oob_ifname;
+Status LocalNics::listen_out_of_band(const std::vector<Nic>& all, const ListenOptions& options) {
+  const std::string& names = options.oob_ifname;
   const bool selects = !names.empty() && names.front() != '^';
   std::vector<Nic> candidates = all;
   if (!names.empty()) {
-    auto chosen = choose_nics(all, {.text = names, .variable = options_.oob_ifname_variable});
+    auto chosen = choose_nics(all, {.text = names, .variable = options.oob_ifname_variable});
     if (!chosen.ok()) return chosen.status();
     candidates = std::move(chosen).value();
     std::erase_if(candidates, [](const Nic& nic) { return !nic.usable; });
@@ -64,8 +76,8 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
         std::any_of(nics_.begin(), nics_.end(), [&](const Nic& n) { return n.name == nic.name; });
     if (carries_data || !nic.alive() || nic.addresses.empty() || !control_.empty()) continue;
     for (const Address& address : nic.addresses) {
-      const bool wanted = selects || std::any_of(options_.rendezvous.begin(),
-                                                 options_.rendezvous.end(), [&](const Endpoint& e) {
+      const bool wanted = selects || std::any_of(options.rendezvous.begin(),
+                                                 options.rendezvous.end(), [&](const Endpoint& e) {
                                                    return same_subnet(e.address, address);
                                                  });
       if (!wanted || nic.kind == NicKind::loopback) continue;
@@ -75,6 +87,10 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
       break;
     }
   }
+  return {};
+}
+
+Status LocalNics::listen_on_loopback() {
   Address loopback;
   loopback.family = AddressFamily::ipv4;
   loopback.bytes = {127, 0, 0, 1};
@@ -85,34 +101,17 @@ Status ProgressEngine::listen_out_of_band(const std::vector<Nic>& all) {
 }
 
 // Without it, ranks of one host use lo.
-void ProgressEngine::listen_in_shared_memory() {
-  Address name;
-  name.family = AddressFamily::local;
-  const auto random = options_.nonce();
-  static_assert(random.size() >= sizeof name.bytes);
-  std::memcpy(name.bytes.data(), random.data(), name.bytes.size());
-  auto endpoint = acceptor_->listen(name, "", kNoNic);
+void LocalNics::listen_in_shared_memory(const std::array<std::byte, kNonceBytes>& name) {
+  Address address;
+  address.family = AddressFamily::local;
+  static_assert(kNonceBytes >= sizeof address.bytes);
+  std::memcpy(address.bytes.data(), name.data(), address.bytes.size());
+  auto endpoint = acceptor_->listen(address, "", kNoNic);
   if (endpoint.ok()) {
     shm_ = endpoint.value();
   } else {
     R2CCL_LOG(info, "no shared memory between ranks: %s", endpoint.status().message().c_str());
   }
-}
-
-Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identity,
-                                                Incarnation theirs) {
-  if (identity.kind == ConnectionKind::relay) return on_relay_hello(identity);
-  const auto from = static_cast<size_t>(identity.from.value());
-  if (identity.to != self_ || identity.from == self_ || from >= links_.size()) {
-    return Status(Code::remote, "a connection meant for another rank");
-  }
-  return links_[from]->on_hello(identity, theirs);
-}
-
-void ProgressEngine::describe(RankInfo& info) const {
-  for (size_t i = 0; i < nics_.size(); ++i) info.nics.push_back(make_nic_info(nics_[i], ports_[i]));
-  info.control = control_;
-  info.shm = shm_;
 }
 
 }  // namespace r2ccl
