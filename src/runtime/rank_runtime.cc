@@ -67,7 +67,8 @@ Status RankRuntime::start(MetJob met) {
       engine_, clock_, [this](size_t place) { observer_.on_verdict(place); });
   drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
   if (!options_.plan_hosts.empty()) {
-    other_hosts_ = std::make_unique<JobMap>(engine_.job().ranks(), options_.plan_hosts);
+    other_hosts_ =
+        std::make_unique<JobMap>(options_.self, engine_.job().ranks(), options_.plan_hosts);
   }
   const JobMap& job = other_hosts_ != nullptr ? *other_hosts_ : engine_.job();
   const HostGroups hosts(job.host_numbers());

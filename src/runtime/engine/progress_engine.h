@@ -1,14 +1,14 @@
-// One rank's engine: its NICs and listeners, a link to every other rank, and the loop that drives
-// them. Runs on one thread (or one simulated actor).
+// One rank's engine: puts its parts together, which are the NICs of this host, the links to the
+// other ranks and its relays, and drives them. Runs on one thread (or one simulated actor).
 #pragma once
 
+#include <array>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,12 +16,15 @@
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/bootstrap/rendezvous_client.h"
 #include "runtime/connection/reactor.h"
-#include "runtime/engine/job_map.h"
-#include "runtime/engine/link_schedule.h"
+#include "runtime/engine/last_word.h"
 #include "runtime/engine/process_engine.h"
-#include "runtime/engine/relay_pipes.h"
+#include "runtime/engine/unreached_hosts.h"
 #include "runtime/link/link.h"
 #include "runtime/nics/local_nics.h"
+#include "runtime/peers/job_map.h"
+#include "runtime/peers/pause_meter.h"
+#include "runtime/peers/peer_table.h"
+#include "runtime/relay/relays.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -69,16 +72,16 @@ class ProgressEngine final : private LinkHost {
   // Returns the ranks without a usable path yet, for messages.
   std::vector<Rank> unreached() const;
   // Returns null for this rank.
-  Link* link(Rank peer) { return links_[static_cast<size_t>(peer.value())].get(); }
-  const Link* link(Rank peer) const { return links_[static_cast<size_t>(peer.value())].get(); }
-  size_t rank_count() const { return links_.size(); }
+  Link* link(Rank peer) { return peers_.find(peer); }
+  const Link* link(Rank peer) const { return peers_.find(peer); }
+  size_t rank_count() const { return peers_.ranks(); }
   const JobMap& job() const { return job_; }
-  const RankInfo& own_info() const { return job_.info(self_); }
-  Rank self() const { return self_; }
+  const RankInfo& own_info() const { return job_.own_info(); }
+  Rank self() const { return job_.self(); }
   // Returns the time when the last pass began: later bytes have not been read.
   TimeNs polled_at() const { return shared_.polled_at(); }
   // Returns the time when the last pass of the links ended.
-  TimeNs passed_at() const { return last_pass_end_; }
+  TimeNs passed_at() const { return pauses_.ended_at(); }
   const LocalNics& nics() const { return nics_; }
 
   // For the other parts that run in this engine's thread.
@@ -91,9 +94,9 @@ class ProgressEngine final : private LinkHost {
   // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
   // Returns whether chunks wait for a path, or a path for its connection.
-  bool has_unsent() const { return !halted() && (schedule_.any_marked() || unsent_links_ > 0); }
+  bool has_unsent() const { return !halted() && peers_.has_unsent(); }
   // Returns whether a link has more to deliver. Then the next turn comes at once.
-  bool has_more() const { return schedule_.any_marked(); }
+  bool has_more() const { return peers_.has_more(); }
 
   // The state or the address of some NIC may have changed.
   void on_nics_changed() { nics_.on_changed(); }
@@ -110,32 +113,25 @@ class ProgressEngine final : private LinkHost {
   std::optional<NicId> own_nic(Rank host, const std::string& nic) const;
 
   // Returns the connections that this rank relays: they end with it.
-  const RelayPipes& relays() const { return relays_; }
+  const RelayPipes& relays() const { return relays_.pipes(); }
 
   // --- the end without memory ---
   // Reserves memory for the end: `notice` is what the peers are to hear then. Legal from start()
   // on.
-  void reserve_end(std::vector<std::byte> notice);
+  void reserve_end(std::vector<std::byte> notice) { last_word_.reserve(std::move(notice)); }
   // Ends all work of the engine for ever, without memory: the links may be half-way through a
   // change. Only progress(), next_timeout() and reports are legal after that. Closes the listeners,
   // so a peer that does not get the notice finds this rank gone.
   void halt() noexcept;
-  bool halted() const { return halted_at_ != kNever; }
+  bool halted() const { return last_word_.begun(); }
   // Returns true when the notice is on its way to all peers, or its time is over.
-  bool end_told() const { return end_told_; }
+  bool end_told() const { return last_word_.told(); }
 
   // CHECKs the invariants of all links, and the ones between links and NICs. The simulator, where a
   // process has one rank, calls it after turns of this rank.
   void check_invariants() const;
 
  private:
-  // The last turn of a link.
-  struct LinkTurn {
-    TimeNs at = 0;
-    TimeNs pauses = 0;  // that it has compensated for
-    bool unsent = false;
-  };
-
   // LinkHost
   const Clock& clock() const override { return shared_.clock(); }
   std::array<std::byte, kNonceBytes> nonce() override { return options_.nonce(); }
@@ -143,16 +139,20 @@ class ProgressEngine final : private LinkHost {
   std::span<std::byte> read_buffer() override { return shared_.read_buffer(); }
   std::vector<std::byte>& spare_frame() override { return shared_.spare_frame(); }
   NicQueue& queue(NicId nic) override { return nics_.queue(nic); }
-  BusyLinks& busy_links() override { return busy_links_; }
+  BusyLinks& busy_links() override { return peers_.busy_links(); }
   DialGate& dial_gate(NicId nic, bool shm) override { return nics_.dial_gate(nic, shm); }
   bool is_own(const Address& address) const override { return nics_.is_own(address); }
   std::vector<std::byte> address_notice(NicId nic) const override;
-  std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const override;
+  std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const override {
+    return relays_.route(peer, turn);
+  }
   void doubt_nics(TimeNs interval) override { nics_.doubt(interval); }
   void on_silent(Rank peer) override;
-  void on_unreached(Rank peer, bool own, const std::string& why) override;
-  void on_reached(Rank peer) override;
-  void wake(Rank peer) override { schedule_.mark(static_cast<size_t>(peer.value())); }
+  void on_unreached(Rank peer, bool own, const std::string& why) override {
+    unreached_.on_unreached(peer, own, why, clock().now());
+  }
+  void on_reached(Rank peer) override { unreached_.on_reached(peer, clock().now()); }
+  void wake(Rank peer) override { peers_.wake(peer); }
   void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
@@ -164,64 +164,33 @@ class ProgressEngine final : private LinkHost {
     observer_->on_contradiction(peer, why);
   }
 
-  void progress_links(TimeNs now);
-  void tell_end(TimeNs now);
-  bool tell_end_to(Link& link);
-  void hang_up();
-  void ping_witnesses(const PathEvent& event);
+  std::unique_ptr<Acceptor> make_acceptor();
+  Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
+  Status add_link(const RankInfo& peer, const LinkSettings& settings);
   void reserve_places();
-  static std::string describe_pair(const RankInfo& a, const RankInfo& b);
   void apply(const LocalNics::Changes& changes);
+  void advertise(NicId nic);
+  void ping_witnesses(const PathEvent& event);
   void on_call(Rank peer, std::span<const std::byte> bytes);
   void on_drained(Rank peer, std::span<const std::byte> body);
   void on_address(Rank peer, std::span<const std::byte> body);
   void on_doubt(std::span<const std::byte> body);
-  void advertise(NicId nic);
-  TimeNs look();
-  void check_schedule() const;
   void check_nic(NicId nic, const NicQueue& queue) const;
-  std::unique_ptr<Acceptor> make_acceptor();
-  Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
-
-  // progress_engine_relay.cc
-  const Path* ordinary_path(Rank peer, size_t turn) const;
-  const Path* relayed_path(const ConnectionIdentity& identity) const;
-  Result<AcceptDecision> on_relay_hello(const ConnectionIdentity& identity) const;
-  void on_relay(EstablishedConnection from);
 
   ProcessEngine& shared_;
   const EngineOptions options_;
   Reactor reactor_;
   RunIdentity run_;
-  Rank self_;
   JobMap job_;
   EngineObserver* observer_ = nullptr;
   LocalNics nics_;
-  std::vector<TimeNs> next_ping_;  // parallel to nics_
+  PeerTable peers_;
+  Relays relays_;
+  UnreachedHosts unreached_;
+  PauseMeter pauses_;
+  LastWord last_word_;
+  std::vector<TimeNs> next_ping_;  // by NIC
   size_t ping_cursor_ = 0;
-  LinkSchedule schedule_;        // of links_, which it outlives
-  std::vector<LinkTurn> turns_;  // parallel to links_
-  BusyLinks busy_links_;         // of links_, which it outlives
-  std::vector<std::unique_ptr<Link>> links_;
-  RelayPipes relays_;
-  size_t unsent_links_ = 0;  // links that had unsent chunks after their last turn
-  // By host: the ranks that this one does not reach because of it; of this host, those that it does
-  // not reach because of its own NICs.
-  struct Unreached {
-    std::set<Rank> ranks;
-    std::string name;
-    TimeNs since = 0;
-  };
-  std::map<HostId, Unreached> unreached_;
-  ControlFrame last_frame_;             // to the peers, once this has halted
-  std::vector<std::byte> last_memory_;  // for its bytes
-  TimeNs halted_at_ = kNever;
-  bool end_told_ = false;
-  TimeNs last_pass_end_ = 0;
-  TimeNs looked_at_ = 0;      // the last clock reading of the last pass
-  TimeNs pauses_ = 0;         // the sum of all pauses of this rank
-  TimeNs paused_ = 0;         // pauses in that pass that are not compensated yet
-  TimeNs promised_ = kNever;  // the last result of next_timeout()
 };
 
 }  // namespace r2ccl

@@ -9,8 +9,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
-#include "runtime/engine/nic_match.h"
 #include "runtime/link/notice.h"
+#include "runtime/peers/nic_match.h"
 
 namespace r2ccl {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/engine/relay_pipe.h"
+#include "runtime/relay/relay_pipe.h"
 
 namespace r2ccl {
 

@@ -1,5 +1,5 @@
-// The ranks of a job and the hosts that they are on. Hosts are numbered in the order of their
-// lowest ranks, so all ranks number them alike.
+// The ranks of a job, as one of them sees it, and the hosts that they are on. Hosts are numbered in
+// the order of their lowest ranks, so all ranks number them alike.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,12 @@ class JobMap {
  public:
   JobMap() = default;
   // Ranks with equal host ids share a host.
-  explicit JobMap(std::vector<RankInfo> ranks);
+  JobMap(Rank self, std::vector<RankInfo> ranks);
   // Ranks with equal numbers in `host_of` share a host.
-  JobMap(std::vector<RankInfo> ranks, std::span<const uint32_t> host_of);
+  JobMap(Rank self, std::vector<RankInfo> ranks, std::span<const uint32_t> host_of);
 
+  Rank self() const { return self_; }
+  const RankInfo& own_info() const { return info(self_); }
   size_t size() const { return ranks_.size(); }
   bool has(Rank rank) const { return rank.value() >= 0 && index(rank) < size(); }
   const std::vector<RankInfo>& ranks() const { return ranks_; }
@@ -43,6 +45,7 @@ class JobMap {
  private:
   static size_t index(Rank rank) { return static_cast<size_t>(rank.value()); }
 
+  Rank self_;
   std::vector<RankInfo> ranks_;
   std::vector<uint32_t> host_of_;
   std::vector<std::vector<Rank>> hosts_;

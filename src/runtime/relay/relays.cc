@@ -1,19 +1,19 @@
-// Relays: which rank a link asks, and what this rank does for others. A rank relays only on the
-// ordinary paths of its links, so relays make no chains.
+#include "runtime/relay/relays.h"
+
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
-#include "runtime/engine/progress_engine.h"
 
 namespace r2ccl {
 
 // Returns one of the paths between NICs that reach `peer` now, with a data connection or without;
 // null: there is none.
-const Path* ProgressEngine::ordinary_path(Rank peer, size_t turn) const {
-  const Link* other = link(peer);
-  if (other == nullptr || other->peer_ended() || other->is_cut_off(clock().now())) return nullptr;
+const Path* Relays::ordinary_path(Rank peer, size_t turn) const {
+  const Link* other = peers_.find(peer);
+  if (other == nullptr || other->peer_ended() || other->is_cut_off(clock_.now())) return nullptr;
   std::vector<const Path*> ways;
   for (const Path* path : other->paths()) {
     const bool reaches = path->state.usable() && !path->standby && !path->broken;
@@ -24,10 +24,10 @@ const Path* ProgressEngine::ordinary_path(Rank peer, size_t turn) const {
 
 // The ranks of a host share its NICs, so each turn asks another host, and each round another rank
 // of each. Links begin at different hosts, which spreads the load.
-std::optional<RelayRoute> ProgressEngine::relay_route(Rank peer, size_t turn) const {
-  const size_t own_host = job_.host_of(self_);
+std::optional<RelayRoute> Relays::route(Rank peer, size_t turn) const {
+  const size_t own_host = job_.host_of(job_.self());
   const size_t peer_host = job_.host_of(peer);
-  const auto first = static_cast<size_t>(self_.value() + peer.value());
+  const auto first = static_cast<size_t>(job_.self().value() + peer.value());
   size_t rounds = 0;
   for (size_t host = 0; host < job_.hosts(); ++host) {
     rounds = std::max(rounds, job_.ranks_of(host).size());
@@ -48,43 +48,42 @@ std::optional<RelayRoute> ProgressEngine::relay_route(Rank peer, size_t turn) co
 }
 
 // Returns the path by which this rank reaches the rank behind it; null: it does not.
-const Path* ProgressEngine::relayed_path(const ConnectionIdentity& identity) const {
-  if (relays_.full()) return nullptr;
+const Path* Relays::path_behind(const ConnectionIdentity& identity) const {
+  if (pipes_.full()) return nullptr;
   return ordinary_path(identity.to, static_cast<size_t>(identity.from.value()));
 }
 
-// The answer names the peer's NIC, whose listener the connection comes to.
-Result<AcceptDecision> ProgressEngine::on_relay_hello(const ConnectionIdentity& identity) const {
+Result<AcceptDecision> Relays::on_hello(const ConnectionIdentity& identity) const {
   const auto third_host = [&](Rank rank) {
-    return job_.has(rank) && job_.host_of(rank) != job_.host_of(self_);
+    return job_.has(rank) && job_.host_of(rank) != job_.host_of(job_.self());
   };
   if (!third_host(identity.from) || !third_host(identity.to) ||
       job_.host_of(identity.from) == job_.host_of(identity.to)) {
     return Status(Code::remote, "a relay between ranks that need none of this host");
   }
-  const Path* path = relayed_path(identity);
+  const Path* path = path_behind(identity);
   AcceptDecision decision;
   ByteWriter(decision.payload).put((path != nullptr ? path->spec.remote_nic : kNoNic).value());
   return decision;
 }
 
-void ProgressEngine::on_relay(EstablishedConnection from) {
+void Relays::adopt(EstablishedConnection from) {
   const ConnectionIdentity& identity = from.session.identity;
-  const Path* path = relayed_path(identity);
+  const Path* path = path_behind(identity);
   if (path == nullptr) return;  // the other end knows, or finds the connection closed
   ConnectOptions options;
   options.device = path->spec.device;
   options.source = path->spec.source;
-  auto connection = transport().connect(path->spec.remote, options);
+  auto connection = transport_.connect(path->spec.remote, options);
   if (!connection.ok()) {
     R2CCL_LOG(warn, "cannot relay: %s", connection.status().message().c_str());
     return;
   }
-  RelayPipe::End near{identity.from, std::move(from.connection), &queue(from.came_by), 0};
+  RelayPipe::End near{identity.from, std::move(from.connection), &nics_.queue(from.came_by), 0};
   if (const Path* back = ordinary_path(identity.from, 0)) near.min_rtt = back->model.base_delay();
-  RelayPipe::End far{identity.to, std::move(connection).value(), &queue(path->nic()),
+  RelayPipe::End far{identity.to, std::move(connection).value(), &nics_.queue(path->nic()),
                      path->model.base_delay()};
-  relays_.open(std::move(near), std::move(far), std::move(from.leftover), clock().now());
+  pipes_.open(std::move(near), std::move(far), std::move(from.leftover), clock_.now());
 }
 
 }  // namespace r2ccl

@@ -1,4 +1,4 @@
-#include "runtime/engine/job_map.h"
+#include "runtime/peers/job_map.h"
 
 #include <map>
 #include <utility>
@@ -20,14 +20,14 @@ std::vector<uint32_t> hosts_by_id(const std::vector<RankInfo>& ranks) {
 
 }  // namespace
 
-JobMap::JobMap(std::vector<RankInfo> ranks) {
+JobMap::JobMap(Rank self, std::vector<RankInfo> ranks) {
   const std::vector<uint32_t> host_of = hosts_by_id(ranks);
-  *this = JobMap(std::move(ranks), host_of);
+  *this = JobMap(self, std::move(ranks), host_of);
 }
 
-JobMap::JobMap(std::vector<RankInfo> ranks, std::span<const uint32_t> host_of)
-    : ranks_(std::move(ranks)) {
-  R2CCL_CHECK(ranks_.size() == host_of.size());
+JobMap::JobMap(Rank self, std::vector<RankInfo> ranks, std::span<const uint32_t> host_of)
+    : self_(self), ranks_(std::move(ranks)) {
+  R2CCL_CHECK(has(self) && ranks_.size() == host_of.size());
   std::map<uint32_t, uint32_t> number_of;
   for (size_t rank = 0; rank < host_of.size(); ++rank) {
     const auto next = static_cast<uint32_t>(hosts_.size());

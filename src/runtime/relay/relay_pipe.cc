@@ -1,4 +1,4 @@
-#include "runtime/engine/relay_pipe.h"
+#include "runtime/relay/relay_pipe.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/mutant.h"
+#include "protocol/wire/handshake.h"
 
 namespace r2ccl {
 namespace {

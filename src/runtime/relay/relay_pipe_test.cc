@@ -1,4 +1,4 @@
-#include "runtime/engine/relay_pipe.h"
+#include "runtime/relay/relay_pipe.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/job_map.h"
+#include "runtime/peers/job_map.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ std::vector<RankInfo> ranks_on(std::span<const uint8_t> hosts) {
 
 TEST(JobMap, NumbersHostsInTheOrderOfTheirLowestRanks) {
   const std::array<uint8_t, 5> hosts = {9, 4, 9, 7, 4};
-  const JobMap map(ranks_on(hosts));
+  const JobMap map(Rank(0), ranks_on(hosts));
   EXPECT_EQ(map.host_numbers(), (std::vector<uint32_t>{0, 1, 0, 2, 1}));
   EXPECT_EQ(map.hosts(), 3);
   EXPECT_EQ(map.leader(1), Rank(1));
@@ -30,13 +30,13 @@ TEST(JobMap, NumbersHostsInTheOrderOfTheirLowestRanks) {
 TEST(JobMap, TakesOtherHostsThanTheIdsSay) {
   const std::array<uint8_t, 3> hosts = {1, 2, 3};
   const std::array<uint32_t, 3> numbers = {5, 8, 5};
-  const JobMap map(ranks_on(hosts), numbers);
+  const JobMap map(Rank(0), ranks_on(hosts), numbers);
   EXPECT_EQ(map.host_numbers(), (std::vector<uint32_t>{0, 1, 0}));
 }
 
 TEST(JobMap, KnowsWhichRanksItHas) {
   const std::array<uint8_t, 2> hosts = {1, 1};
-  const JobMap map(ranks_on(hosts));
+  const JobMap map(Rank(0), ranks_on(hosts));
   EXPECT_TRUE(map.has(Rank(1)));
   EXPECT_FALSE(map.has(Rank(2)));
   EXPECT_FALSE(map.has(Rank(-1)));

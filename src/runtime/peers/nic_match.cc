@@ -1,4 +1,4 @@
-#include "runtime/engine/nic_match.h"
+#include "runtime/peers/nic_match.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "runtime/engine/relay_pipes.h"
+#include "runtime/relay/relay_pipes.h"
 
 #include <algorithm>
 #include <utility>

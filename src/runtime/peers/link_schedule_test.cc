@@ -1,4 +1,4 @@
-#include "runtime/engine/link_schedule.h"
+#include "runtime/peers/link_schedule.h"
 
 #include <gtest/gtest.h>
 
