@@ -61,4 +61,13 @@ Status unreached_error(RankRuntime& runtime) {
   return late.with_ranks(std::move(unreached));
 }
 
+Status unmeasured_error(const RankRuntime& runtime) {
+  std::vector<Rank> missing = runtime.unmeasured();
+  std::string names;
+  for (const Rank rank : missing) names += (names.empty() ? "" : ", ") + runtime.name_of(rank);
+  const Status late(Code::timeout,
+                    "the start has not ended in time: there is no answer from " + names);
+  return late.with_ranks(std::move(missing));
+}
+
 }  // namespace r2ccl
