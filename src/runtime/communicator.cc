@@ -22,6 +22,9 @@ namespace {
 constexpr TimeNs kFarewellBound = 1500 * kMillisecond;
 // The same for a rank that aborts, whose caller may end the process without another call.
 constexpr TimeNs kAbortBound = 500 * kMillisecond;
+// A rank whose links are up waits so much longer for the error of one that reaches some rank not:
+// that one knows both ends and the last attempt.
+constexpr TimeNs kUnreachedSpeakFirst = 1 * kSecond;
 
 Algorithm algorithm_of(AlgorithmChoice choice) {
   switch (choice) {
@@ -204,8 +207,9 @@ Status Communicator::measure_costs(TimeNs deadline) {
     if (runtime_->failure().ok()) runtime_->measure_costs();
   });
   const auto settled = [this] { return runtime_->costs_agreed() || !runtime_->failure().ok(); };
+  const TimeNs bound = deadline + kUnreachedSpeakFirst;
   Status late;
-  if (thread().wait_until(settled, deadline - driver_->clock().now())) return late;
+  if (thread().wait_until(settled, bound - driver_->clock().now())) return late;
   call([&] { late = settled() ? Status() : unmeasured_error(*runtime_); });
   return late;
 }
