@@ -42,5 +42,6 @@ def weight_hash(model):
     for _, tensor in sorted(model.state_dict().items()):
         if hasattr(tensor, "full_tensor"):
             tensor = tensor.full_tensor()
-        digest.update(tensor.detach().reshape(-1).view(torch.uint8).numpy().tobytes())
+        # Not by numpy, which torch does not bring.
+        digest.update(bytes(tensor.detach().reshape(-1).view(torch.uint8).tolist()))
     return digest.hexdigest()[:16]

@@ -22,6 +22,9 @@ namespace {
 constexpr TimeNs kFarewellBound = 1500 * kMillisecond;
 // The same for a rank that aborts, whose caller may end the process without another call.
 constexpr TimeNs kAbortBound = 500 * kMillisecond;
+// A rank whose links are up waits so much longer for the error of one that reaches some rank not:
+// that one knows both ends and the last attempt.
+constexpr TimeNs kUnreachedSpeakFirst = 1 * kSecond;
 
 Algorithm algorithm_of(AlgorithmChoice choice) {
   switch (choice) {
@@ -190,12 +193,13 @@ Status Communicator::wait_for_links(TimeNs deadline) {
     ready = runtime_->engine().ready();
     return ready || !runtime_->failure().ok() || !in_vain().ok();
   };
-  if (thread().wait_until(std::ref(settled), deadline - driver_->clock().now())) {
-    return ready ? Status() : in_vain();  // a rank may be lost just after the links are up
+  if (!thread().wait_until(std::ref(settled), deadline - driver_->clock().now())) {
+    Status late;
+    // Another thread may have driven since. A time that is up lets the wait not even look.
+    ask([&] { late = settled() ? Status() : unreached_error(*runtime_); });
+    if (!late.ok()) return late;
   }
-  Status late;
-  ask([&] { late = unreached_error(*runtime_); });
-  return late;
+  return ready ? Status() : in_vain();  // a rank may be lost just after the links are up
 }
 
 Status Communicator::measure_costs(TimeNs deadline) {
@@ -203,16 +207,11 @@ Status Communicator::measure_costs(TimeNs deadline) {
     if (runtime_->failure().ok()) runtime_->measure_costs();
   });
   const auto settled = [this] { return runtime_->costs_agreed() || !runtime_->failure().ok(); };
-  if (thread().wait_until(settled, deadline - driver_->clock().now())) return {};
-  std::vector<Rank> missing;
-  std::string names;
-  call([&] {
-    missing = runtime_->unmeasured();
-    names = names_of(*runtime_, missing);
-  });
-  const Status late(Code::timeout,
-                    "the start has not ended in time: there is no answer from " + names);
-  return late.with_ranks(std::move(missing));
+  const TimeNs bound = deadline + kUnreachedSpeakFirst;
+  Status late;
+  if (thread().wait_until(settled, bound - driver_->clock().now())) return late;
+  call([&] { late = settled() ? Status() : unmeasured_error(*runtime_); });
+  return late;
 }
 
 Communicator::~Communicator() {

@@ -128,5 +128,17 @@ TEST(Communicator, FailsWhenItsThreadRunsOutOfMemoryAndTheProcessGoesOn) {
   EXPECT_EQ(ranks[0]->finalize().code(), Code::system);
 }
 
+// So is a process that was stopped, or whose machine slept, in the midst of its start.
+TEST(Communicator, StartsWhenNothingIsMissingThoughItsTimeIsUp) {
+  CommunicatorOptions options;
+  options.self = Rank(0);
+  options.rank_count = 1;
+  options.config.init_timeout_ns = 1;
+  const std::unique_ptr<Transport> meeting = open_tcp(0);
+  const auto started =
+      Communicator::create(std::make_shared<ProcessDriver>(open_tcp(0)), *meeting, options);
+  EXPECT_TRUE(started.ok()) << started.status().message();
+}
+
 }  // namespace
 }  // namespace r2ccl

@@ -1,4 +1,5 @@
-// The error of a rank that has not reached all others when its time to start is up.
+// The errors of a rank whose time to start is up: it has not reached all others, or others do not
+// reach each other.
 #pragma once
 
 #include "base/status.h"
@@ -8,5 +9,8 @@ namespace r2ccl {
 
 // Requires that some links are not ready.
 Status unreached_error(RankRuntime& runtime);
+
+// Requires that the costs are not agreed.
+Status unmeasured_error(const RankRuntime& runtime);
 
 }  // namespace r2ccl

@@ -63,6 +63,15 @@ class ScriptsTest(unittest.TestCase):
                 lines.append(len(pathlib.Path(folder, "record.3").read_text().splitlines()))
         self.assertEqual(lines, [1, 1, 2])
 
+    def test_the_hash_of_the_weights_needs_no_numpy_which_torch_does_not_bring(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "numpy.py").write_text("raise ModuleNotFoundError('there is none')")
+            places = (folder, str(ROOT / "examples/pytorch"), os.environ.get("PYTHONPATH", ""))
+            with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(places)):
+                said = run("-c", "import steplog, torch\n"
+                           "print(steplog.weight_hash(torch.nn.Linear(2, 2)))")
+        self.assertRegex(said, "(?m)^[0-9a-f]{16}$")
+
     def weights(self, *command):
         """Returns the hash of the weights, on which both ranks agree."""
         # The ranks share a pipe, and one may write between another's text and its end of line.

@@ -145,6 +145,18 @@ std::string networks_apart(const RankInfo& a, const RankInfo& b) {
   return words_for_nics(a) + ", and " + words_for_nics(b);
 }
 
+std::string same_addresses(const RankInfo& a, const RankInfo& b) {
+  const auto is_both = [&](const NicInfo& nic) {
+    return std::ranges::all_of(nic.addresses, [&](const Address& address) {
+      return std::ranges::any_of(
+          a.nics, [&](const NicInfo& own) { return share_an_address(own.addresses, {address}); });
+    });
+  };
+  if (first_address(b).empty() || !std::ranges::all_of(b.nics, is_both)) return "";
+  return "rank " + std::to_string(a.rank.value()) + " and rank " + std::to_string(b.rank.value()) +
+         " are two hosts that both have the address " + first_address(b);
+}
+
 Status check_reachable(const std::vector<RankInfo>& rank_table) {
   const auto has_network = [](const RankInfo& info) {
     return std::ranges::any_of(info.nics, [](const NicInfo& nic) {

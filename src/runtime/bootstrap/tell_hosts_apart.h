@@ -19,6 +19,10 @@ std::vector<std::string> tell_hosts_apart(std::vector<RankInfo>& rank_table);
 // They may still reach each other through a router. Empty: they have a network in common.
 std::string networks_apart(const RankInfo& a, const RankInfo& b);
 
+// Returns, in words, the first address of `b` if all its addresses are those of `a` too. Neither
+// can then dial the other.
+std::string same_addresses(const RankInfo& a, const RankInfo& b);
+
 // Fails when a rank has no NIC but the loopback, and another host has others.
 Status check_reachable(const std::vector<RankInfo>& rank_table);
 
