@@ -17,7 +17,6 @@ LARGE_CLASSES = {
     "src/protocol/path/path_model.h": {"PathModel"},
     "src/protocol/view/view_agreement.h": {"ViewAgreement"},
     "src/runtime/collective/executor.h": {"Executor"},
-    "src/runtime/communicator.h": {"Communicator"},
     "src/runtime/config/config.h": {"Config"},
     "src/runtime/engine/progress_engine.h": {"ProgressEngine"},
     "src/runtime/link/link.h": {"Link"},

@@ -23,6 +23,7 @@ using r2ccl::BlockLayout;
 using r2ccl::Code;
 using r2ccl::Collective;
 using r2ccl::DataType;
+using r2ccl::Operation;
 using r2ccl::PlanKey;
 using r2ccl::Rank;
 using r2ccl::Scalar;
@@ -164,13 +165,12 @@ r2cclResult_t begin(Call call, CommObject* comm, r2cclRequest_t* request) {
   if (!bad) status = check_overlap(call, extents, self);
   if (status.ok()) status = check_open(call.function, comm);
   if (!status.ok()) return result_of(status);
-  const char* const function = call.function;
-  return conclude(function, comm, request, bad.has_value(),
-                  [comm, bad, call = std::move(call)]() mutable {
-                    return comm->communicator->collective(
-                        std::move(call.key), static_cast<const std::byte*>(call.send),
-                        static_cast<std::byte*>(call.receive), bad, call.scalar);
-                  });
+  Operation operation;
+  operation.call.key = std::move(call.key);
+  operation.input = static_cast<const std::byte*>(call.send);
+  operation.output = static_cast<std::byte*>(call.receive);
+  operation.scalar = call.scalar;
+  return conclude(call.function, comm, request, std::move(operation), bad);
 }
 
 // Starts a call after `prepare(call, comm)` has checked and taken its further arguments. Types and

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "api/call_name.h"
 #include "base/printable.h"
-#include "runtime/collective/call_name.h"
 
 namespace r2ccl::api {
 namespace {

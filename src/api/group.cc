@@ -10,7 +10,7 @@
 
 #include "api/calls.h"
 #include "api/errors.h"
-#include "runtime/collective/call_name.h"
+#include "runtime/collective/request.h"
 
 namespace r2ccl::api {
 namespace {
@@ -20,8 +20,7 @@ struct Member {
   size_t number = 0;  // among the calls of the group, from 1
   std::weak_ptr<CommObject> comm;
   r2cclRequest_t* request = nullptr;
-  std::function<std::shared_ptr<Request>()> start;
-  std::string name;  // the caller's
+  Operation operation;
 };
 
 struct Group {
@@ -86,8 +85,7 @@ void take_back(const std::vector<Launch>& launches) {
 
 void start_all(std::vector<Launch>& launches) {
   for (Launch& launch : launches) {
-    set_call_name(launch.member.name);
-    launch.request = launch.member.start();
+    launch.request = launch.comm->communicator->start(std::move(launch.member.operation));
     if (launch.object != nullptr) launch.object->request = launch.request;
   }
 }
@@ -168,11 +166,11 @@ bool in_group() noexcept {
 }
 
 void add_to_group(const char* function, CommObject& comm, r2cclRequest_t* request,
-                  std::function<std::shared_ptr<Request>()> start) {
+                  Operation operation) {
   Group& mine = *open_group;
   if (!mine.failed.ok()) return;  // the group starts nothing any more
-  mine.members.push_back({function, mine.calls + 1, comm.weak_from_this(), request,
-                          std::move(start), take_call_name()});
+  mine.members.push_back(
+      {function, mine.calls + 1, comm.weak_from_this(), request, std::move(operation)});
 }
 
 r2cclResult_t note_in_group(const char* function, r2cclResult_t result) noexcept {

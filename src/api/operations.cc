@@ -17,6 +17,7 @@ namespace {
 
 using r2ccl::Access;
 using r2ccl::Code;
+using r2ccl::Operation;
 using r2ccl::Rank;
 using r2ccl::Status;
 using r2ccl::api::check_buffer;
@@ -66,11 +67,9 @@ r2cclResult_t r2cclSend(const void* sendbuff, size_t count, r2cclDataType_t data
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
-    const auto bad =
-        find_bad_buffers(*comm, sendbuff, count * r2ccl::size_of(type.value()), nullptr, 0);
-    return conclude(kName, comm, request, bad.has_value(), [=] {
-      return comm->communicator->send(bytes(sendbuff), count, type.value(), Rank(peer), bad);
-    });
+    const std::span source(bytes(sendbuff), count * r2ccl::size_of(type.value()));
+    const auto bad = find_bad_buffers(*comm, sendbuff, source.size(), nullptr, 0);
+    return conclude(kName, comm, request, Operation::send(Rank(peer), source, type.value()), bad);
   });
 }
 
@@ -84,11 +83,10 @@ r2cclResult_t r2cclRecv(void* recvbuff, size_t count, r2cclDataType_t datatype, 
     R2CCL_TRY(check_peer(kName, "peer", peer, comm));
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
-    const auto bad =
-        find_bad_buffers(*comm, nullptr, 0, recvbuff, count * r2ccl::size_of(type.value()));
-    return conclude(kName, comm, request, bad.has_value(), [=] {
-      return comm->communicator->receive(bytes(recvbuff), count, type.value(), Rank(peer), bad);
-    });
+    const std::span target(bytes(recvbuff), count * r2ccl::size_of(type.value()));
+    const auto bad = find_bad_buffers(*comm, nullptr, 0, recvbuff, target.size());
+    return conclude(kName, comm, request, Operation::receive(Rank(peer), target, type.value()),
+                    bad);
   });
 }
 
@@ -103,12 +101,10 @@ r2cclResult_t r2cclSendTagged(const void* sendbuff, size_t count, r2cclDataType_
     R2CCL_TRY(check_tag(kName, tag));
     R2CCL_TRY(check_buffer(kName, "sendbuff", sendbuff, count, type.value()));
     R2CCL_TRY(check_open(kName, comm));
-    const auto bad =
-        find_bad_buffers(*comm, sendbuff, count * r2ccl::size_of(type.value()), nullptr, 0);
-    return conclude(kName, comm, request, bad.has_value(), [=] {
-      return comm->communicator->send_tagged(bytes(sendbuff), count, type.value(), Rank(peer), tag,
-                                             bad);
-    });
+    const std::span source(bytes(sendbuff), count * r2ccl::size_of(type.value()));
+    const auto bad = find_bad_buffers(*comm, sendbuff, source.size(), nullptr, 0);
+    return conclude(kName, comm, request,
+                    Operation::send(Rank(peer), source, type.value()).with_tag(tag), bad);
   });
 }
 
@@ -125,12 +121,11 @@ r2cclResult_t r2cclRecvTagged(void* recvbuff, size_t max_count, r2cclDataType_t 
     R2CCL_TRY(check_buffer(kName, "recvbuff", recvbuff, max_count, type.value()));
     R2CCL_TRY(check_received(kName, received));
     R2CCL_TRY(check_open(kName, comm));
-    const size_t size = max_count * r2ccl::size_of(type.value());
-    const auto bad = find_bad_buffers(*comm, nullptr, 0, recvbuff, size);
-    return conclude(kName, comm, request, bad.has_value(), [=] {
-      return comm->communicator->receive_tagged(bytes(recvbuff), max_count, type.value(),
-                                                Rank(peer), tag, received, bad);
-    });
+    const std::span target(bytes(recvbuff), max_count * r2ccl::size_of(type.value()));
+    const auto bad = find_bad_buffers(*comm, nullptr, 0, recvbuff, target.size());
+    return conclude(kName, comm, request,
+                    Operation::receive(Rank(peer), target, type.value()).with_tag(tag, received),
+                    bad);
   });
 }
 

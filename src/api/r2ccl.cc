@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/call_name.h"
 #include "api/calls.h"
 #include "api/errors.h"
 #include "api/handles.h"
@@ -18,7 +19,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "runtime/collective/call_name.h"
 
 namespace {
 

@@ -13,7 +13,6 @@
 #include "api/group.h"
 #include "api/init.h"
 #include "runtime/bootstrap/unique_id.h"
-#include "runtime/collective/call_name.h"
 
 namespace r2ccl::api {
 namespace {
@@ -45,8 +44,7 @@ std::string text_of(size_t rank) {
 
 // Fills `words`, to which each rank has contributed its own entries and zeros, with those of all.
 Status exchange(Communicator& parent, Words& words, View* view) {
-  set_call_name("r2cclCommSplit");
-  return parent.exchange(words, view);
+  return parent.exchange(words, view, "r2cclCommSplit");
 }
 
 Result<std::vector<Part>> exchange_parts(Communicator& parent, const Part& mine, View* view) {

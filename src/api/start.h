@@ -1,16 +1,15 @@
 // The frame of a C call that starts an operation.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <utility>
 
+#include "api/call_name.h"
 #include "api/calls.h"
-#include "api/errors.h"
 #include "api/group.h"
 #include "api/handles.h"
 #include "r2ccl/r2ccl.h"
-#include "runtime/collective/call_name.h"
-#include "runtime/collective/request.h"
+#include "runtime/collective/operation.h"
 
 namespace r2ccl::api {
 
@@ -25,35 +24,10 @@ r2cclResult_t start_call(const char* function, r2cclComm_t handle, r2cclRequest_
   return in_group() ? note_in_group(function, result) : result;
 }
 
-// Returns once `start()`, which returns the operation's Request, has run and, without a request
-// pointer, the operation is complete. A `refused` call ends at once, because there is nothing to
-// wait for. Inside a group `start` runs later, in r2cclGroupEnd, so it must own what it uses; the
-// communicator is alive then.
-template <typename Start>
+// Starts the operation, with the name that the thread has given. Without a request pointer it
+// returns once the operation is complete; so does a call with bad memory, which fails at once.
+// Inside a group r2cclGroupEnd starts it.
 r2cclResult_t conclude(const char* function, CommObject* comm, r2cclRequest_t* request,
-                       bool refused, Start start) {
-  if (in_group() && !refused) {
-    add_to_group(function, *comm, request, std::move(start));
-    return r2cclSuccess;
-  }
-  if (request == nullptr || refused) {
-    const std::shared_ptr<Request> started = start();
-    (void)started->wait(kNever);
-    return result_of(started->status());
-  }
-  auto object = std::make_shared<RequestObject>();
-  object->comm = comm->weak_from_this();
-  // Add the handle first: once the operation has started, nothing may fail here any more.
-  const r2cclRequest_t handle = requests().add(object);
-  try {
-    object->request = start();
-  } catch (...) {
-    (void)requests().take(handle);
-    throw;
-  }
-  comm->communicator->advance(*object->request);
-  *request = handle;
-  return r2cclSuccess;
-}
+                       Operation operation, const std::optional<BadMemory>& bad);
 
 }  // namespace r2ccl::api

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "plan/holdings.h"
 #include "runtime/bootstrap/tell_hosts_apart.h"
-#include "runtime/collective/call_name.h"
 #include "runtime/rank_report.h"
 #include "runtime/unreached_error.h"
 
@@ -52,16 +51,6 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::packed;
   }
   return Algorithm::automatic;
-}
-
-PendingCall transfer(PendingCall::Kind kind, uint64_t count, DataType type, Rank peer) {
-  PendingCall call;
-  call.kind = kind;
-  call.key.count = count;
-  call.key.type = type;
-  call.peer = peer;
-  call.name = take_call_name();
-  return call;
 }
 
 std::string names_of(const RankRuntime& runtime, const std::vector<Rank>& ranks) {
@@ -266,13 +255,22 @@ Status Communicator::failure() const {
   return failure_;
 }
 
-std::shared_ptr<Request> Communicator::start(PendingCall what, Work work) {
-  auto request = std::make_shared<Request>(std::move(what), awaited_);
-  thread().post([this, work = std::move(work), request] {
+std::shared_ptr<Request> Communicator::start(Operation operation, const MaybeBad& bad) {
+  PendingCall& call = operation.call;
+  if (call.kind == PendingCall::Kind::collective) {
+    call.key.algorithm = algorithm_of(options_.config.algo);
+    call.key.reproducible = options_.config.reproducible;
+    call.key.rank_count = options_.rank_count;
+  }
+  auto request = std::make_shared<Request>(call, awaited_);
+  thread().post([this, operation = std::move(operation), bad, request]() mutable {
     const LogRank label(options_.self.value());
+    operation.done = [request, ended = std::move(operation.done)](const Status& status) {
+      if (ended) ended(status);
+      request->complete(status);
+    };
     try {
-      request->set_number(
-          work(request->call(), [request](const Status& status) { request->complete(status); }));
+      request->set_number(runtime_->start(std::move(operation), bad));
     } catch (const std::exception& error) {
       runtime_->fail_by_exception(error);
       if (!request->done()) request->complete(runtime_->failure());
@@ -281,38 +279,19 @@ std::shared_ptr<Request> Communicator::start(PendingCall what, Work work) {
   return request;
 }
 
-std::shared_ptr<Request> Communicator::collective(PlanKey key, const std::byte* input,
-                                                  std::byte* output, const MaybeBad& bad,
-                                                  const Scalar& scalar) {
-  key.algorithm = algorithm_of(options_.config.algo);
-  key.reproducible = options_.config.reproducible;
-  key.rank_count = options_.rank_count;
-  PendingCall what;
-  what.key = std::move(key);
-  what.name = take_call_name();
-  return start(std::move(what), [=, this](const PendingCall& call, Operations::Done done) {
-    return runtime_->collective({call.key, input, output, std::move(done), scalar, call.name}, bad);
-  });
-}
-
-Status Communicator::exchange(std::span<int64_t> words, View* view) {
-  PendingCall what;
-  what.key.collective = Collective::all_reduce;
-  what.key.type = DataType::int64;
-  what.key.op = ReduceOp::sum;
-  what.key.count = words.size();
-  what.key.algorithm = algorithm_of(options_.config.algo);
-  what.key.rank_count = options_.rank_count;
-  what.name = take_call_name();
+Status Communicator::exchange(std::span<int64_t> words, View* view, std::string name) {
   const auto bytes = std::as_writable_bytes(words);
-  const auto request =
-      start(std::move(what), [=, this](const PendingCall& call, const Operations::Done& done) {
-        const auto ended = [=, this](const Status& status) {
-          *view = runtime_->operations().executor().latest_view();
-          done(status);
-        };
-        return runtime_->collective({call.key, bytes.data(), bytes.data(), ended, {}, call.name});
-      });
+  Operation operation;
+  operation.call.key.collective = Collective::all_reduce;
+  operation.call.key.type = DataType::int64;
+  operation.call.key.op = ReduceOp::sum;
+  operation.call.key.count = words.size();
+  operation.call.name = std::move(name);
+  operation.input = operation.output = bytes.data();
+  operation.done = [this, view](const Status&) {
+    *view = runtime_->operations().executor().latest_view();
+  };
+  const auto request = start(std::move(operation));
   (void)request->wait(kNever);
   return request->status();
 }
@@ -323,50 +302,6 @@ View Communicator::view_for(const View& view, std::span<const Rank> ranks) {
     if (runtime_->views() != nullptr) mapped = runtime_->views()->view_for(view, ranks);
   });
   return mapped;
-}
-
-std::shared_ptr<Request> Communicator::send(const std::byte* bytes, uint64_t count, DataType type,
-                                            Rank peer, const MaybeBad& bad) {
-  const std::span<const std::byte> source(bytes, count * size_of(type));
-  return start(transfer(PendingCall::Kind::send, count, type, peer),
-               [=, this](const PendingCall&, Operations::Done done) {
-                 return runtime_->send(peer, source, type, std::move(done), bad);
-               });
-}
-
-std::shared_ptr<Request> Communicator::receive(std::byte* bytes, uint64_t count, DataType type,
-                                               Rank peer, const MaybeBad& bad) {
-  const std::span<std::byte> target(bytes, count * size_of(type));
-  return start(transfer(PendingCall::Kind::receive, count, type, peer),
-               [=, this](const PendingCall&, Operations::Done done) {
-                 return runtime_->receive(peer, target, type, std::move(done), bad);
-               });
-}
-
-std::shared_ptr<Request> Communicator::send_tagged(const std::byte* bytes, uint64_t count,
-                                                   DataType type, Rank peer, int32_t tag,
-                                                   const MaybeBad& bad) {
-  const std::span<const std::byte> source(bytes, count * size_of(type));
-  PendingCall call = transfer(PendingCall::Kind::send_tagged, count, type, peer);
-  call.tag = tag;
-  return start(std::move(call), [=, this](const PendingCall&, Operations::Done done) {
-    return runtime_->send_tagged(peer, source, type, tag, std::move(done), bad);
-  });
-}
-
-std::shared_ptr<Request> Communicator::receive_tagged(std::byte* bytes, uint64_t count,
-                                                      DataType type, Rank peer, int32_t tag,
-                                                      size_t* received, const MaybeBad& bad) {
-  const std::span<std::byte> target(bytes, count * size_of(type));
-  PendingCall call = transfer(PendingCall::Kind::receive_tagged, count, type, peer);
-  call.tag = tag;
-  return start(std::move(call), [=, this](const PendingCall&, const Operations::Done& done) {
-    const auto ended = [=](const Status& status, uint64_t size) {
-      if (status.ok() && received != nullptr) *received = size / size_of(type);
-      done(status);
-    };
-    return runtime_->receive_tagged(peer, target, type, tag, ended, bad);
-  });
 }
 
 Status Communicator::finalize() {

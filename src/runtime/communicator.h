@@ -46,27 +46,16 @@ class Communicator final : private RankObserver {
   // The costs by which the plans of this communicator are chosen.
   PlanCosts plan_costs();
 
-  // `bad`: as RankRuntime.
+  // Starts an operation. The communicator chooses the algorithm of a collective. `operation.done`
+  // is called before the request is complete, in the driving thread; it may be empty. `bad`: as
+  // RankRuntime.
   using MaybeBad = std::optional<BadMemory>;
-  // Starts a collective. The communicator chooses the algorithm. `scalar`: as CollectiveCall.
-  std::shared_ptr<Request> collective(PlanKey key, const std::byte* input, std::byte* output,
-                                      const MaybeBad& bad, const Scalar& scalar = {});
+  std::shared_ptr<Request> start(Operation operation, const MaybeBad& bad = {});
   // Runs an AllReduce of the words in place, for a call that makes communicators of these ranks.
   // Sets *view to the view of its plan, which is the same one on all ranks.
-  Status exchange(std::span<int64_t> words, View* view);
+  Status exchange(std::span<int64_t> words, View* view, std::string name);
   // Returns the view of a communicator of these ranks, in its order, while this one's is `view`.
   View view_for(const View& view, std::span<const Rank> ranks);
-  std::shared_ptr<Request> send(const std::byte* bytes, uint64_t count, DataType type, Rank peer,
-                                const MaybeBad& bad);
-  std::shared_ptr<Request> receive(std::byte* bytes, uint64_t count, DataType type, Rank peer,
-                                   const MaybeBad& bad);
-
-  std::shared_ptr<Request> send_tagged(const std::byte* bytes, uint64_t count, DataType type,
-                                       Rank peer, int32_t tag, const MaybeBad& bad);
-  // Sets *received, unless it is null, to the number of elements before the request is complete.
-  std::shared_ptr<Request> receive_tagged(std::byte* bytes, uint64_t count, DataType type,
-                                          Rank peer, int32_t tag, size_t* received,
-                                          const MaybeBad& bad);
 
   // Lets the calls that have begun go on without a caller that waits. Without this they do so too,
   // a little later.
@@ -109,11 +98,6 @@ class Communicator final : private RankObserver {
   Status leave();
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
-
-  // Runs `work` in the driving thread. It starts the operation `what` with the completion that it
-  // is given, and returns the operation's number.
-  using Work = std::function<uint64_t(const PendingCall& what, Operations::Done)>;
-  std::shared_ptr<Request> start(PendingCall what, Work work);
 
   // In the driving thread only.
   void note_awaited();

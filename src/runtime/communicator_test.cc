@@ -110,11 +110,11 @@ TEST(Communicator, FailsWhenItsThreadRunsOutOfMemoryAndTheProcessGoesOn) {
 
   // Rank 1 waits for rank 0, which waits for a message that will not come.
   int32_t received = 0;
-  const auto waiting =
-      ranks[0]->receive(reinterpret_cast<std::byte*>(&received), 1, DataType::int32, Rank(1), {});
-  PlanKey barrier;
-  barrier.collective = Collective::barrier;
-  const auto waiting_too = ranks[1]->collective(barrier, nullptr, nullptr, {});
+  const auto waiting = ranks[0]->start(Operation::receive(
+      Rank(1), std::as_writable_bytes(std::span(&received, 1)), DataType::int32));
+  Operation barrier;
+  barrier.call.key.collective = Collective::barrier;
+  const auto waiting_too = ranks[1]->start(std::move(barrier));
   transports[0]->poller().starve(3);
   ASSERT_TRUE(waiting->wait(kPatience));
   ASSERT_TRUE(waiting_too->wait(kPatience));

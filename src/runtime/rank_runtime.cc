@@ -129,50 +129,11 @@ std::string RankRuntime::on_communicator() const {
   return options_.name.empty() ? "" : " on communicator \"" + options_.name + "\"";
 }
 
-uint64_t RankRuntime::collective(CollectiveCall&& call, const MaybeBad& bad, int context) {
-  if (!bad) return operations_->collective(std::move(call), context);
-  const Executor& executor = operations_->executor(context);
-  const uint64_t number = executor.next_number();
-  refuse_buffer(executor.use_of(call, number, *bad), *bad);
-  call.done(failure_);
-  return number;
-}
-
-uint64_t RankRuntime::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
-                           const MaybeBad& bad, int context) {
-  if (!bad) return operations_->send(peer, bytes, type, std::move(done), context);
-  const PointToPoint& transfers = operations_->point_to_point(context);
-  refuse_buffer(transfers.use_by_next(peer, bytes, *bad), *bad);
-  done(failure_);
-  return transfers.sends_to(peer) + 1;
-}
-
-uint64_t RankRuntime::receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
-                              const MaybeBad& bad, int context) {
-  if (!bad) return operations_->receive(peer, bytes, type, std::move(done), context);
-  const PointToPoint& transfers = operations_->point_to_point(context);
-  refuse_buffer(transfers.use_by_next(peer, bytes, *bad), *bad);
-  done(failure_);
-  return transfers.receives_from(peer) + 1;
-}
-
-uint64_t RankRuntime::send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type,
-                                  int32_t tag, Done done, const MaybeBad& bad, int context) {
-  if (!bad) return operations_->send_tagged(peer, bytes, type, tag, std::move(done), context);
-  const TaggedMessages& messages = operations_->tagged_messages(context);
-  refuse_buffer(messages.use_by_next(peer, tag, bytes, *bad), *bad);
-  done(failure_);
-  return messages.sends_to(peer) + 1;
-}
-
-uint64_t RankRuntime::receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type,
-                                     int32_t tag, TaggedMessages::ReceiveDone done,
-                                     const MaybeBad& bad, int context) {
-  if (!bad) return operations_->receive_tagged(peer, bytes, type, tag, std::move(done), context);
-  const TaggedMessages& messages = operations_->tagged_messages(context);
-  refuse_buffer(messages.use_by_next(peer, tag, bytes, *bad), *bad);
-  done(failure_, 0);
-  return messages.receives_from(peer) + 1;
+uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad, int context) {
+  if (!bad) return operations_->start(std::move(operation), context);
+  refuse_buffer(operations_->use_by_next(operation, *bad, context), *bad);
+  operation.done(failure_);
+  return operations_->next_number(operation.call, context);
 }
 
 void RankRuntime::turn() {

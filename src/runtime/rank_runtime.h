@@ -82,7 +82,6 @@ class RankObserver {
 
 class RankRuntime final : private EngineObserver, private ProcessEngine::Member {
  public:
-  using Done = Operations::Done;
   // Memory of a call's buffers that cannot be touched. Then the rank fails, and the call with it:
   // this rank cannot do its part, and the others must not wait for it.
   using MaybeBad = std::optional<BadMemory>;
@@ -111,17 +110,8 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // Returns the ranks that the measurement waits for.
   std::vector<Rank> unmeasured() const { return cost_meter_->waits_on(); }
 
-  // --- operations; each returns the number of the call, as Operations ---
-  uint64_t collective(CollectiveCall&& call, const MaybeBad& bad = {}, int context = 0);
-  uint64_t send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
-                const MaybeBad& bad = {}, int context = 0);
-  uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
-                   const MaybeBad& bad = {}, int context = 0);
-  uint64_t send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type, int32_t tag,
-                       Done done, const MaybeBad& bad = {}, int context = 0);
-  uint64_t receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type, int32_t tag,
-                          TaggedMessages::ReceiveDone done, const MaybeBad& bad = {},
-                          int context = 0);
+  // Starts an operation. Returns the number of the call, as Operations.
+  uint64_t start(Operation&& operation, const MaybeBad& bad = {}, int context = 0);
 
   // --- the end ---
   // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, or a

@@ -56,7 +56,7 @@ class Ranks : public testing::Test {
     call.done = [this, number](const Status& status) {
       ended_[static_cast<size_t>(number)] = status;
     };
-    const uint64_t made = rank(number).collective(std::move(call), bad, context);
+    const uint64_t made = rank(number).start(Operation::collective(std::move(call)), bad, context);
     cluster_->wake_all();
     return made;
   }
@@ -155,8 +155,8 @@ TEST_F(Ranks, ACallWithMemoryThatCannotBeTouchedEndsTheJob) {
 TEST_F(Ranks, ASendToItselfWithoutItsRecvIsAnErrorAtTheEnd) {
   start(2);
   const std::vector<std::byte> bytes(4);
-  rank(0).send(Rank(0), bytes, DataType::int32,
-               [this](const Status& status) { ended_[0] = status; });
+  rank(0).start(Operation::send(Rank(0), bytes, DataType::int32,
+                                [this](const Status& status) { ended_[0] = status; }));
   rank(0).begin_goodbye();
   EXPECT_EQ(rank(0).failure().code(), Code::invalid_usage);
   EXPECT_FALSE(rank(0).leaving());
@@ -199,9 +199,9 @@ TEST_F(Ranks, ARankOutOfMemoryLeavesNoBytesInMemoryThatItGivesBack) {
   start(2, 1, true);
   std::vector<std::byte> source(200'000, std::byte{1});
   std::vector<std::byte> got(source.size());
-  rank(1).receive(Rank(0), got, DataType::int8, [](const Status&) {});
-  rank(0).send(Rank(1), source, DataType::int8,
-               [&](const Status&) { std::ranges::fill(source, std::byte{2}); });
+  rank(1).start(Operation::receive(Rank(0), got, DataType::int8, [](const Status&) {}));
+  rank(0).start(Operation::send(Rank(1), source, DataType::int8,
+                                [&](const Status&) { std::ranges::fill(source, std::byte{2}); }));
   cluster_->wake_all();
   cluster_->world().run_for(2 * kMillisecond);
   EXPECT_EQ(source[0], std::byte{1}) << "the chunks are on their way";

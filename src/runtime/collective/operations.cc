@@ -30,56 +30,92 @@ ChannelId Operations::first_free_channel(int contexts) {
   return ChannelId(kChannelsEach * static_cast<uint32_t>(contexts) + 1);
 }
 
-Operations::Done Operations::counted(Done done) {
+Operation::Done Operations::counted(Operation::Done&& done) {
   return [this, done = std::move(done)](const Status& status) {
     if (status.ok()) ++transfers_;
     done(status);
   };
 }
 
-uint64_t Operations::collective(CollectiveCall&& call, int context) {
-  Executor& all = executor(context);
-  const uint64_t number = all.next_number();
-  call.key.hosts = hosts_;
-  call.key.costs = costs_;
-  all.start(std::move(call));
+uint64_t Operations::next_number(const PendingCall& call, int context) const {
+  switch (call.kind) {
+    case PendingCall::Kind::collective:
+      return executor(context).next_number();
+    case PendingCall::Kind::send:
+      return point_to_point(context).sends_to(call.peer) + 1;
+    case PendingCall::Kind::receive:
+      return point_to_point(context).receives_from(call.peer) + 1;
+    case PendingCall::Kind::send_tagged:
+      return tagged_messages(context).sends_to(call.peer) + 1;
+    case PendingCall::Kind::receive_tagged:
+      return tagged_messages(context).receives_from(call.peer) + 1;
+  }
+  return 0;
+}
+
+BufferUse Operations::use_by_next(const Operation& operation, const BadMemory& bad,
+                                  int context) const {
+  const PendingCall& call = operation.call;
+  const uint64_t number = next_number(call, context);
+  switch (call.kind) {
+    case PendingCall::Kind::collective: {
+      const CollectiveCall collective{call.key, operation.input, operation.output, {},
+                                      {},       call.name};
+      return executor(context).use_of(collective, number, bad);
+    }
+    case PendingCall::Kind::send:
+      return point_to_point(context).use_by_next(call.peer, operation.sent_bytes(), bad);
+    case PendingCall::Kind::receive:
+      return point_to_point(context).use_by_next(call.peer, operation.received_bytes(), bad);
+    case PendingCall::Kind::send_tagged:
+      return tagged_messages(context).use_by_next(call.peer, call.tag, operation.sent_bytes(), bad);
+    case PendingCall::Kind::receive_tagged:
+      return tagged_messages(context).use_by_next(call.peer, call.tag, operation.received_bytes(),
+                                                  bad);
+  }
+  return {};
+}
+
+uint64_t Operations::start(Operation&& operation, int context) {
+  PendingCall& call = operation.call;
+  const uint64_t number = next_number(call, context);
+  const DataType type = call.key.type;
+  switch (call.kind) {
+    case PendingCall::Kind::collective:
+      call.key.hosts = hosts_;
+      call.key.costs = costs_;
+      executor(context).start({std::move(call.key), operation.input, operation.output,
+                               std::move(operation.done), operation.scalar, std::move(call.name)});
+      break;
+    case PendingCall::Kind::send:
+      point_to_point(context).send(call.peer, operation.sent_bytes(), type,
+                                   counted(std::move(operation.done)));
+      break;
+    case PendingCall::Kind::receive:
+      point_to_point(context).receive(call.peer, operation.received_bytes(), type,
+                                      counted(std::move(operation.done)));
+      break;
+    case PendingCall::Kind::send_tagged:
+      tagged_messages(context).send(call.peer, operation.sent_bytes(), type, call.tag,
+                                    counted(std::move(operation.done)));
+      break;
+    case PendingCall::Kind::receive_tagged:
+      receive_tagged(std::move(operation), context);
+      break;
+  }
   return number;
 }
 
-uint64_t Operations::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
-                          int context) {
-  PointToPoint& all = point_to_point(context);
-  const uint64_t number = all.sends_to(peer) + 1;
-  all.send(peer, bytes, type, counted(std::move(done)));
-  return number;
-}
-
-uint64_t Operations::receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
-                             int context) {
-  PointToPoint& all = point_to_point(context);
-  const uint64_t number = all.receives_from(peer) + 1;
-  all.receive(peer, bytes, type, counted(std::move(done)));
-  return number;
-}
-
-uint64_t Operations::send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type,
-                                 int32_t tag, Done done, int context) {
-  TaggedMessages& all = tagged_messages(context);
-  const uint64_t number = all.sends_to(peer) + 1;
-  all.send(peer, bytes, type, tag, counted(std::move(done)));
-  return number;
-}
-
-uint64_t Operations::receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type,
-                                    int32_t tag, TaggedMessages::ReceiveDone done, int context) {
-  TaggedMessages& all = tagged_messages(context);
-  const uint64_t number = all.receives_from(peer) + 1;
-  all.receive(peer, bytes, type, tag,
-              [this, done = std::move(done)](const Status& status, uint64_t size) {
-                if (status.ok()) ++transfers_;
-                done(status, size);
-              });
-  return number;
+void Operations::receive_tagged(Operation&& operation, int context) {
+  const PendingCall& call = operation.call;
+  tagged_messages(context).receive(
+      call.peer, operation.received_bytes(), call.key.type, call.tag,
+      [this, done = std::move(operation.done), received = operation.received,
+       size = size_of(call.key.type)](const Status& status, uint64_t bytes) {
+        if (status.ok()) ++transfers_;
+        if (status.ok() && received != nullptr) *received = bytes / size;
+        done(status);
+      });
 }
 
 uint64_t Operations::completed() const {

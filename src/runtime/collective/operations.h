@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "runtime/collective/executor.h"
+#include "runtime/collective/operation.h"
 #include "runtime/point_to_point/point_to_point.h"
 #include "runtime/point_to_point/tagged_messages.h"
 
@@ -21,8 +21,6 @@ namespace r2ccl {
 
 class Operations {
  public:
-  using Done = std::function<void(const Status&)>;
-
   // As for Executor: one port per rank, null for `self`; they must outlive this. The plans of all
   // collectives are for these host groups, and by these costs.
   Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts, HostGroups hosts,
@@ -37,18 +35,13 @@ class Operations {
   void set_costs(const PlanCosts& costs) { costs_ = costs; }
   const PlanCosts& costs() const { return costs_; }
 
-  // Each returns the number of the call: among the context's collectives, or among its own kind to
-  // or from the peer.
-  uint64_t collective(CollectiveCall&& call, int context = 0);
-  uint64_t send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done,
-                int context = 0);
-  uint64_t receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done,
-                   int context = 0);
-
-  uint64_t send_tagged(Rank peer, std::span<const std::byte> bytes, DataType type, int32_t tag,
-                       Done done, int context = 0);
-  uint64_t receive_tagged(Rank peer, std::span<std::byte> bytes, DataType type, int32_t tag,
-                          TaggedMessages::ReceiveDone done, int context = 0);
+  // Returns the number of the call: among the context's collectives, or among its own kind to or
+  // from the peer.
+  uint64_t start(Operation&& operation, int context = 0);
+  // Returns the number of the next such call.
+  uint64_t next_number(const PendingCall& call, int context = 0) const;
+  // Returns the use of the memory by the next such call.
+  BufferUse use_by_next(const Operation& operation, const BadMemory& bad, int context = 0) const;
 
   Executor& executor(int context = 0) { return contexts_[static_cast<size_t>(context)]->executor; }
   const Executor& executor(int context = 0) const {
@@ -89,7 +82,8 @@ class Operations {
     PointToPoint point_to_point;
     TaggedMessages tagged_messages;
   };
-  Done counted(Done done);
+  void receive_tagged(Operation&& operation, int context);
+  Operation::Done counted(Operation::Done&& done);
 
   const HostGroups hosts_;
   PlanCosts costs_;

@@ -39,7 +39,7 @@ PointToPoint::~PointToPoint() {
 }
 
 void PointToPoint::send(Rank peer, std::span<const std::byte> bytes, DataType type, Done done) {
-  Operation operation;
+  Transfer operation;
   operation.source = bytes;
   operation.bytes = bytes.size();
   operation.context = operation_context(bytes.size(), type);
@@ -48,7 +48,7 @@ void PointToPoint::send(Rank peer, std::span<const std::byte> bytes, DataType ty
 }
 
 void PointToPoint::receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done) {
-  Operation operation;
+  Transfer operation;
   operation.target = bytes;
   operation.bytes = bytes.size();
   operation.context = operation_context(bytes.size(), type);
@@ -57,7 +57,7 @@ void PointToPoint::receive(Rank peer, std::span<std::byte> bytes, DataType type,
 }
 
 void PointToPoint::send_frame(Rank peer, std::span<const std::byte> frame, Done done) {
-  Operation operation;
+  Transfer operation;
   operation.source = frame;
   operation.bytes = frame.size();
   operation.done = std::move(done);
@@ -65,14 +65,14 @@ void PointToPoint::send_frame(Rank peer, std::span<const std::byte> frame, Done 
 }
 
 void PointToPoint::receive_frame(Rank peer, std::span<std::byte> room, Done done) {
-  Operation operation;
+  Transfer operation;
   operation.target = room;
   operation.bytes = room.size();
   operation.done = std::move(done);
   enqueue(peer, receives_[index_of(peer)], std::move(operation));
 }
 
-void PointToPoint::enqueue(Rank peer, Queue& queue, Operation operation) {
+void PointToPoint::enqueue(Rank peer, Queue& queue, Transfer operation) {
   if (!failure_.ok()) {
     operation.done(failure_);
     return;
@@ -97,7 +97,7 @@ void PointToPoint::post_more(Rank peer, Queue& queue) {
   const bool sending = &queue == &sends_[index_of(peer)];
   while (queue.posting < queue.operations.size() &&
          queue.message_done.size() < limits::kMessagesPostedMax) {
-    Operation& operation = *(queue.operations.begin() + static_cast<std::ptrdiff_t>(queue.posting));
+    Transfer& operation = *(queue.operations.begin() + static_cast<std::ptrdiff_t>(queue.posting));
     const MessageNo number = post(port, operation, sending);
     R2CCL_CHECK(number.value() == operation.first + operation.posted);
     queue.message_done.push_back(0);
@@ -107,7 +107,7 @@ void PointToPoint::post_more(Rank peer, Queue& queue) {
 }
 
 // Posts the next message of the operation.
-MessageNo PointToPoint::post(MessagePort& port, const Operation& operation, bool sending) {
+MessageNo PointToPoint::post(MessagePort& port, const Transfer& operation, bool sending) {
   const uint64_t offset = operation.posted * limits::kMessageBytesMax;
   const uint64_t bytes = std::min(operation.bytes - offset, limits::kMessageBytesMax);
   if (sending) {
@@ -144,8 +144,8 @@ void PointToPoint::message_complete(Rank peer, Queue& queue, MessageNo number) {
   post_more(peer, queue);  // first, because it may run out of memory: cancel() ends what is here
   const auto after = std::partition_point(
       queue.operations.begin(), queue.operations.end(),
-      [&](const Operation& operation) { return operation.first <= number.value(); });
-  Operation& operation = *(after - 1);
+      [&](const Transfer& operation) { return operation.first <= number.value(); });
+  Transfer& operation = *(after - 1);
   if (++operation.completed < operation.messages) return;
   const Done done = std::exchange(operation.done, nullptr);
   while (!queue.operations.empty() &&
@@ -171,8 +171,8 @@ void PointToPoint::match_local() {
                         " sends to itself with another size or type than it receives"));
       return;
     }
-    const Operation send = std::move(*sends.operations.begin());
-    const Operation receive = std::move(*receives.operations.begin());
+    const Transfer send = std::move(*sends.operations.begin());
+    const Transfer receive = std::move(*receives.operations.begin());
     sends.operations.pop_front();
     receives.operations.pop_front();
     unfinished_ -= 2;
@@ -221,7 +221,7 @@ std::optional<BufferUse> PointToPoint::find_buffer(const BadMemory& bad) const {
   const bool sends = bad.access == Access::read;
   const std::vector<Queue>& queues = sends ? sends_ : receives_;
   for (size_t peer = 0; peer < queues.size(); ++peer) {
-    for (const Operation& operation : queues[peer].operations) {
+    for (const Transfer& operation : queues[peer].operations) {
       const std::byte* begin = sends ? operation.source.data() : operation.target.data();
       if (!offset_in(begin, operation.bytes, bad.at)) continue;
       return use_of(Rank(static_cast<int32_t>(peer)), operation.number, {begin, operation.bytes},

@@ -77,7 +77,7 @@ class PointToPoint final : public MessageClient {
   void on_mismatch(Rank peer, ChannelId channel, const Status& why) override;
 
  private:
-  struct Operation {
+  struct Transfer {
     std::span<const std::byte> source;  // set for a send
     std::span<std::byte> target;        // set for a receive
     uint64_t context = kNoContext;      // of a frame
@@ -93,7 +93,7 @@ class PointToPoint final : public MessageClient {
   // One direction of one peer, oldest first. Messages may complete in any order, so a finished
   // operation stays until those before it are finished too.
   struct Queue {
-    Fifo<Operation> operations;
+    Fifo<Transfer> operations;
     uint64_t started = 0;        // number of operations so far
     size_t posting = 0;          // the first operation with messages still to be posted
     uint64_t next_number = 0;    // number of the next operation's first message
@@ -101,9 +101,9 @@ class PointToPoint final : public MessageClient {
     Fifo<uint8_t> message_done;  // for the posted messages from `low` on: 1 or 0
   };
 
-  void enqueue(Rank peer, Queue& queue, Operation operation);
+  void enqueue(Rank peer, Queue& queue, Transfer operation);
   void post_more(Rank peer, Queue& queue);
-  MessageNo post(MessagePort& port, const Operation& operation, bool sending);
+  MessageNo post(MessagePort& port, const Transfer& operation, bool sending);
   void message_complete(Rank peer, Queue& queue, MessageNo number);
   void match_local();
   static BufferUse use_of(Rank peer, uint64_t number, std::span<const std::byte> bytes,

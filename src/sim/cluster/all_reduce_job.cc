@@ -67,7 +67,7 @@ void AllReduceJob::next(int rank) {
     if (status.ok()) return finish(rank, at);
     if (error_.empty()) error_ = status.message();
   };
-  cluster_.node(rank).runtime->collective(std::move(call));
+  cluster_.node(rank).runtime->start(Operation::collective(std::move(call)));
 }
 
 void AllReduceJob::finish(int rank, TimeNs began) {

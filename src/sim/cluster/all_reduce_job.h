@@ -32,11 +32,11 @@ class AllReduceJob {
   TimeNs longest() const { return longest_; }
   TimeNs last_duration() const { return last_; }
   // The times when the first rank began an operation, and when the last rank ended it.
-  struct Operation {
+  struct Run {
     TimeNs began = kNever;
     TimeNs ended = 0;
   };
-  const std::vector<Operation>& operations() const { return operations_; }
+  const std::vector<Run>& operations() const { return operations_; }
 
  private:
   void next(int rank);
@@ -50,7 +50,7 @@ class AllReduceJob {
   std::vector<std::vector<int64_t>> buffers_;
   std::vector<std::vector<int64_t>> results_;
   std::vector<int> done_;
-  std::vector<Operation> operations_;
+  std::vector<Run> operations_;
   std::string error_;
   uint64_t wrong_ = 0;
   uint64_t checked_ = 0;

@@ -154,23 +154,25 @@ void MixedJob::begin_run(int rank, Call& call) {
       collective.key.count = 1;
       collective.input = collective.output = input + i * part;
       collective.done = done;
-      runtime.collective(std::move(collective), {}, spec.communicator);
+      runtime.start(Operation::collective(std::move(collective)), {}, spec.communicator);
       continue;
     }
     const int to = (rank + 1) % cluster_.size();
     const int32_t tag = tag_of(operation, i);
     if (spec.kind == Kind::tagged_ahead && rank == spec.root) {
-      runtime.send_tagged(Rank(to), {input + i * part, part}, spec.type, tag, done, {},
-                          spec.communicator);
+      runtime.start(
+          Operation::send(Rank(to), {input + i * part, part}, spec.type, done).with_tag(tag), {},
+          spec.communicator);
     } else if (spec.kind == Kind::tagged_ahead) {
-      runtime.receive_tagged(
-          Rank(spec.root), {output + i * part, part}, spec.type, tag,
-          [done](const Status& status, uint64_t) { done(status); }, {}, spec.communicator);
+      runtime.start(Operation::receive(Rank(spec.root), {output + i * part, part}, spec.type, done)
+                        .with_tag(tag),
+                    {}, spec.communicator);
     } else if (rank == spec.root) {
-      runtime.send(Rank(to), {input + i * part, part}, spec.type, done, {}, spec.communicator);
+      runtime.start(Operation::send(Rank(to), {input + i * part, part}, spec.type, done), {},
+                    spec.communicator);
     } else {
-      runtime.receive(Rank(spec.root), {output + i * part, part}, spec.type, done, {},
-                      spec.communicator);
+      runtime.start(Operation::receive(Rank(spec.root), {output + i * part, part}, spec.type, done),
+                    {}, spec.communicator);
     }
   }
 }
@@ -189,7 +191,8 @@ void MixedJob::begin_collective(int rank, Call& call) {
   if (collective.key.collective == Collective::all_reduce && cluster_.node(rank).other_call) {
     make_other_call(rank, collective.key);
   }
-  cluster_.node(rank).runtime->collective(std::move(collective), {}, spec.communicator);
+  cluster_.node(rank).runtime->start(Operation::collective(std::move(collective)), {},
+                                     spec.communicator);
 }
 
 // Makes the call of a program whose ranks disagree. Its messages are as long as the messages of the
@@ -213,14 +216,14 @@ void MixedJob::begin_exchange(int rank, Call& call) {
   for (int step = 1; step <= peers; ++step) {
     const int from = (rank + size - step % size) % size;
     const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(from);
-    runtime.receive(Rank(from), std::span(call.buffers.output).subspan(slot * part, part),
-                    spec.type, done, {}, spec.communicator);
+    const auto bytes = std::span(call.buffers.output).subspan(slot * part, part);
+    runtime.start(Operation::receive(Rank(from), bytes, spec.type, done), {}, spec.communicator);
   }
   for (int step = 1; step <= peers; ++step) {
     const int to = (rank + step) % size;
     const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(to);
-    runtime.send(Rank(to), std::span(call.buffers.input).subspan(slot * part, part), spec.type,
-                 done, {}, spec.communicator);
+    const auto bytes = std::span(call.buffers.input).subspan(slot * part, part);
+    runtime.start(Operation::send(Rank(to), bytes, spec.type, done), {}, spec.communicator);
   }
 }
 
@@ -239,11 +242,11 @@ void MixedJob::begin_tagged(int rank, Call& call) {
   for (int i = 0; i < size * kTagged; ++i) {
     const int to = (rank + 1 + i / kTagged) % size;
     const int m = i % kTagged;
-    runtime.send_tagged(
-        Rank(to), input.subspan(tagged_at(spec, to, m) * part, tagged_count(spec, m) * part),
-        spec.type, tag_of(operation, static_cast<uint64_t>(m)),
-        [this, rank, &call](const Status& status) { part_ended(rank, call, status); }, {},
-        spec.communicator);
+    const auto bytes = input.subspan(tagged_at(spec, to, m) * part, tagged_count(spec, m) * part);
+    const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
+    runtime.start(Operation::send(Rank(to), bytes, spec.type, done)
+                      .with_tag(tag_of(operation, static_cast<uint64_t>(m))),
+                  {}, spec.communicator);
   }
 }
 
@@ -257,13 +260,15 @@ void MixedJob::receive_tagged(int rank, Call& call, bool last_tag) {
     const int from = (rank + i / kTagged) % size;
     const int m = i % kTagged;
     if ((m % kTags == 0) != last_tag) continue;
-    const uint64_t bytes = tagged_count(spec, m) * part;
-    cluster_.node(rank).runtime->receive_tagged(
-        Rank(from), output.subspan(tagged_at(spec, from, m) * part, spec.count * part), spec.type,
-        tag_of(call.operation, static_cast<uint64_t>(m)),
-        [this, rank, &call, bytes](const Status& status, uint64_t received) {
-          tagged_ended(rank, call, status, received == bytes);
-        },
+    const auto bytes = output.subspan(tagged_at(spec, from, m) * part, spec.count * part);
+    const auto received = std::make_shared<size_t>(0);
+    const auto done = [this, rank, &call, received,
+                       sent = tagged_count(spec, m)](const Status& status) {
+      tagged_ended(rank, call, status, *received == sent);
+    };
+    cluster_.node(rank).runtime->start(
+        Operation::receive(Rank(from), bytes, spec.type, done)
+            .with_tag(tag_of(call.operation, static_cast<uint64_t>(m)), received.get()),
         {}, spec.communicator);
   }
 }

@@ -80,9 +80,10 @@ TEST(Contract, AMessageSparesAPathThatThePeerSuspects) {
   std::vector<std::byte> stream(4 * 1024 * 1024);
   std::vector<std::byte> received(stream.size());
   bool streamed = false;
-  cluster.node(0).runtime->receive(Rank(1), received, DataType::uint8,
-                                   [&](const Status&) { streamed = true; });
-  cluster.node(1).runtime->send(Rank(0), stream, DataType::uint8, [](const Status&) {});
+  cluster.node(0).runtime->start(Operation::receive(Rank(1), received, DataType::uint8,
+                                                    [&](const Status&) { streamed = true; }));
+  cluster.node(1).runtime->start(
+      Operation::send(Rank(0), stream, DataType::uint8, [](const Status&) {}));
   cluster.wake_all();
   cluster.world().run_for(10 * kMillisecond);
   cluster.fabric().hole(cluster.nic(1, 0));
@@ -94,9 +95,10 @@ TEST(Contract, AMessageSparesAPathThatThePeerSuspects) {
   for (int i = 0; i < 4; ++i) {
     bool there = false;
     const TimeNs began = cluster.now();
-    cluster.node(1).runtime->receive(Rank(0), answered, DataType::uint8,
-                                     [&](const Status&) { there = true; });
-    cluster.node(0).runtime->send(Rank(1), answer, DataType::uint8, [](const Status&) {});
+    cluster.node(1).runtime->start(Operation::receive(Rank(0), answered, DataType::uint8,
+                                                      [&](const Status&) { there = true; }));
+    cluster.node(0).runtime->start(
+        Operation::send(Rank(1), answer, DataType::uint8, [](const Status&) {}));
     cluster.wake_all();
     ASSERT_TRUE(cluster.world().run_until([&] { return there; }, began + kSecond));
     EXPECT_LT(cluster.now() - began, 3 * kMillisecond) << i;

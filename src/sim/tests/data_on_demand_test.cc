@@ -51,13 +51,15 @@ class Transfer {
     for (size_t i = 0; i < bytes; ++i) source_[i] = static_cast<std::byte>(i * 7 + i / 256);
   }
   void send() {
-    cluster_.node(from_).runtime->send(Rank(to_), source_, DataType::uint8,
-                                       [this](const Status& status) { sent_ = status.ok(); });
+    cluster_.node(from_).runtime->start(
+        Operation::send(Rank(to_), source_, DataType::uint8,
+                        [this](const Status& status) { sent_ = status.ok(); }));
     cluster_.node(from_).wake();
   }
   void receive() {
-    cluster_.node(to_).runtime->receive(Rank(from_), target_, DataType::uint8,
-                                        [this](const Status& status) { received_ = status.ok(); });
+    cluster_.node(to_).runtime->start(
+        Operation::receive(Rank(from_), target_, DataType::uint8,
+                           [this](const Status& status) { received_ = status.ok(); }));
     cluster_.node(to_).wake();
   }
   // Returns whether the message is over within that time, and every byte of it right.

@@ -51,13 +51,13 @@ class AllToAll {
     for (int step = 1; step <= kHosts; ++step) {
       const int from = (rank + kHosts - step) % kHosts;
       std::byte* target = received_[r].data() + static_cast<uint64_t>(from) * kPart;
-      port.receive(Rank(from), {target, kPart}, DataType::int32, done);
+      port.start(Operation::receive(Rank(from), {target, kPart}, DataType::int32, done));
     }
     for (int step = 1; step <= kHosts; ++step) {
       const int to = (rank + step) % kHosts;
       std::byte* source = sent_[r].data() + static_cast<uint64_t>(to) * kPart;
       for (uint64_t at = 0; at < kPart; ++at) source[at] = value(rank, to, at, done_[r]);
-      port.send(Rank(to), {source, kPart}, DataType::int32, done);
+      port.start(Operation::send(Rank(to), {source, kPart}, DataType::int32, done));
     }
   }
   void finish(int rank) {

@@ -109,10 +109,10 @@ class Job {
     const auto ended = [](const Status&) {};
     for (int peer = 0; peer < kRanks; ++peer) {
       for (size_t i = 0; i < at(rank).receives[static_cast<size_t>(peer)]; ++i) {
-        runtime.receive(Rank(peer), new_memory(), DataType::int32, ended);
+        runtime.start(Operation::receive(Rank(peer), new_memory(), DataType::int32, ended));
       }
       for (size_t i = 0; i < at(rank).sends[static_cast<size_t>(peer)]; ++i) {
-        runtime.send(Rank(peer), new_memory(), DataType::int32, ended);
+        runtime.start(Operation::send(Rank(peer), new_memory(), DataType::int32, ended));
       }
     }
     for (size_t i = 0; i < at(rank).collectives; ++i) {
@@ -123,7 +123,7 @@ class Job {
       call.key.count = kBytes / sizeof(int32_t);
       call.input = call.output = new_memory().data();
       call.done = ended;
-      runtime.collective(std::move(call), {});
+      runtime.start(Operation::collective(std::move(call)));
     }
   }
 

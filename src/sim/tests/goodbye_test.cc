@@ -54,8 +54,8 @@ class Leaving {
     const auto count = [this](const Status& status) { complete_ += status.ok() ? 1 : 0; };
     for (std::vector<std::byte>& bytes : received_) {
       bytes.resize(kMessageBytes);
-      cluster_.node(0).runtime->send(Rank(1), sent_, DataType::int32, count);
-      cluster_.node(1).runtime->receive(Rank(0), bytes, DataType::int32, count);
+      cluster_.node(0).runtime->start(Operation::send(Rank(1), sent_, DataType::int32, count));
+      cluster_.node(1).runtime->start(Operation::receive(Rank(0), bytes, DataType::int32, count));
     }
     cluster_.wake_all();
   }

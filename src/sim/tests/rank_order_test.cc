@@ -73,7 +73,7 @@ std::vector<std::vector<float>> run(const RunOptions& run_options) {
     call.input = reinterpret_cast<const std::byte*>(input.data());
     call.output = reinterpret_cast<std::byte*>(outputs[static_cast<size_t>(rank)].data());
     call.done = [&ended](const Status& status) { ended += status.ok() ? 1 : 0; };
-    cluster.node(rank).runtime->collective(std::move(call));
+    cluster.node(rank).runtime->start(Operation::collective(std::move(call)));
   }
   cluster.wake_all();
   if (run_options.fault) {

@@ -42,8 +42,8 @@ TEST(Shaped, LargeOperationsKeepEveryNicBusy) {
 // Returns the number of operations that end within `time`.
 size_t operations_in(Cluster& cluster, const AllReduceJob& job, TimeNs time) {
   const auto ended = [&] {
-    return std::ranges::count_if(
-        job.operations(), [](const AllReduceJob::Operation& each) { return each.ended > 0; });
+    return std::ranges::count_if(job.operations(),
+                                 [](const AllReduceJob::Run& each) { return each.ended > 0; });
   };
   const auto before = ended();
   cluster.world().run_for(time);

@@ -104,7 +104,7 @@ class Loop {
       if (!stopped_ && status.ok()) next(rank);
     };
     began_[rank] = cluster_.now();
-    ranks_[rank]->collective(std::move(call));
+    ranks_[rank]->start(Operation::collective(std::move(call)));
   }
 
   Cluster& cluster_;

@@ -77,7 +77,7 @@ RateOutcome run(const RateTrial& trial) {
   }
   outcome.error = job.error();
   if (job.wrong() > 0) outcome.error = std::to_string(job.wrong()) + " elements are wrong";
-  for (const AllReduceJob::Operation& operation : job.operations()) {
+  for (const AllReduceJob::Run& operation : job.operations()) {
     outcome.ratios.push_back(static_cast<double>(operation.ended - operation.began) /
                              least_time(trial));
   }

@@ -1,4 +1,4 @@
-#include "runtime/collective/call_name.h"
+#include "api/call_name.h"
 
 #include <algorithm>
 #include <array>
