@@ -166,7 +166,7 @@ r2cclResult_t begin(Call call, CommObject* comm, r2cclRequest_t* request) {
   if (status.ok()) status = check_open(call.function, comm);
   if (!status.ok()) return result_of(status);
   Operation operation;
-  operation.call.key = std::move(call.key);
+  operation.key = std::move(call.key);
   operation.input = static_cast<const std::byte*>(call.send);
   operation.output = static_cast<std::byte*>(call.receive);
   operation.scalar = call.scalar;

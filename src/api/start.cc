@@ -9,7 +9,7 @@ namespace r2ccl::api {
 
 r2cclResult_t conclude(const char* function, CommObject* comm, r2cclRequest_t* request,
                        Operation operation, const std::optional<BadMemory>& bad) {
-  operation.call.name = take_call_name();
+  operation.name = take_call_name();
   if (in_group() && !bad) {
     add_to_group(function, *comm, request, std::move(operation));
     return r2cclSuccess;

@@ -256,13 +256,12 @@ Status Communicator::failure() const {
 }
 
 std::shared_ptr<Request> Communicator::start(Operation operation, const MaybeBad& bad) {
-  PendingCall& call = operation.call;
-  if (call.kind == PendingCall::Kind::collective) {
-    call.key.algorithm = algorithm_of(options_.config.algo);
-    call.key.reproducible = options_.config.reproducible;
-    call.key.rank_count = options_.rank_count;
+  if (operation.kind == PendingCall::Kind::collective) {
+    operation.key.algorithm = algorithm_of(options_.config.algo);
+    operation.key.reproducible = options_.config.reproducible;
+    operation.key.rank_count = options_.rank_count;
   }
-  auto request = std::make_shared<Request>(call, awaited_);
+  auto request = std::make_shared<Request>(operation.pending(), awaited_);
   thread().post([this, operation = std::move(operation), bad, request]() mutable {
     const LogRank label(options_.self.value());
     operation.done = [request, ended = std::move(operation.done)](const Status& status) {
@@ -282,11 +281,11 @@ std::shared_ptr<Request> Communicator::start(Operation operation, const MaybeBad
 Status Communicator::exchange(std::span<int64_t> words, View* view, std::string name) {
   const auto bytes = std::as_writable_bytes(words);
   Operation operation;
-  operation.call.key.collective = Collective::all_reduce;
-  operation.call.key.type = DataType::int64;
-  operation.call.key.op = ReduceOp::sum;
-  operation.call.key.count = words.size();
-  operation.call.name = std::move(name);
+  operation.key.collective = Collective::all_reduce;
+  operation.key.type = DataType::int64;
+  operation.key.op = ReduceOp::sum;
+  operation.key.count = words.size();
+  operation.name = std::move(name);
   operation.input = operation.output = bytes.data();
   operation.done = [this, view](const Status&) {
     *view = runtime_->operations().executor().latest_view();

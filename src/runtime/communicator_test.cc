@@ -113,7 +113,7 @@ TEST(Communicator, FailsWhenItsThreadRunsOutOfMemoryAndTheProcessGoesOn) {
   const auto waiting = ranks[0]->start(Operation::receive(
       Rank(1), std::as_writable_bytes(std::span(&received, 1)), DataType::int32));
   Operation barrier;
-  barrier.call.key.collective = Collective::barrier;
+  barrier.key.collective = Collective::barrier;
   const auto waiting_too = ranks[1]->start(std::move(barrier));
   transports[0]->poller().starve(3);
   ASSERT_TRUE(waiting->wait(kPatience));

@@ -133,7 +133,7 @@ uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad, int cont
   if (!bad) return operations_->start(std::move(operation), context);
   refuse_buffer(operations_->use_by_next(operation, *bad, context), *bad);
   operation.done(failure_);
-  return operations_->next_number(operation.call, context);
+  return operations_->next_number(operation, context);
 }
 
 void RankRuntime::turn() {

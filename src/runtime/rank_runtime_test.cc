@@ -46,7 +46,7 @@ class Ranks : public testing::Test {
   uint64_t all_reduce(int number, ReduceOp op = ReduceOp::sum, int context = 0,
                       const RankRuntime::MaybeBad& bad = {}) {
     auto& values = values_[static_cast<size_t>(number)];
-    CollectiveCall call;
+    Operation call;
     call.key.collective = Collective::all_reduce;
     call.key.type = DataType::int32;
     call.key.op = op;
@@ -56,7 +56,7 @@ class Ranks : public testing::Test {
     call.done = [this, number](const Status& status) {
       ended_[static_cast<size_t>(number)] = status;
     };
-    const uint64_t made = rank(number).start(Operation::collective(std::move(call)), bad, context);
+    const uint64_t made = rank(number).start(std::move(call), bad, context);
     cluster_->wake_all();
     return made;
   }

@@ -2,8 +2,9 @@
 """Opens connections to every given port as a stranger. With CONNECTIONS it keeps this many open
 that send too little: half of them nothing at all, the others the beginning of a greeting, one byte
 a second. It replaces each connection that the job closes. It prints "full" once it has tried this
-many. With 0 it sends garbage: it opens one connection after the other, writes garbage and closes.
-At the end, by SIGTERM, it prints the number of its connections.
+many, and "twice" when it has tried twice as many. With 0 it sends garbage: it opens one connection
+after the other, writes garbage and closes, and prints "full" after 500. At the end, by SIGTERM, it
+prints the number of its connections.
 
 With --sources N it connects from N addresses of 127.0.0.0/8, one after the other.
 
@@ -63,23 +64,27 @@ class Flood:
         started = time.monotonic()
         tried = 0
         drip_at = started + 1
-        told = False
+        milestones = {self.connections: "full", 2 * self.connections: "twice"}
         while not until():
             allowed = min(int((time.monotonic() - started) * self.rate) - tried,
                           self.connections - len(self.open))
             for _ in range(max(allowed, 0)):
                 self.knock()
             tried += max(allowed, 0)
-            if not told and self.made >= self.connections:
-                told = True
-                print("full", flush=True)
+            self.tell(milestones)
             if time.monotonic() > drip_at:
                 drip_at += 1
                 self.drip()
             self.forget_the_thrown_out(0.005)
 
+    def tell(self, milestones):
+        for count in [each for each in milestones if each <= self.made]:
+            print(milestones.pop(count), flush=True)
+
     def shout(self, until):
+        milestones = {500: "full"}
         while not until():
+            self.tell(milestones)
             target = self.targets[self.made % len(self.targets)]
             try:
                 with socket.create_connection(target, 5) as s:

@@ -89,9 +89,9 @@ class FloodTest(HostileCase):
             self.assertLess(proc.descriptors(pid), descriptors + PENDING_MAX +
                             FLOODING_ADDRESSES * RESERVED_PLACES + 20)
             self.assertLess(proc.resident_bytes(pid), memory + (16 << 20))
+        # Most were thrown out and came again.
+        self.assertEqual(flooder.stdout.readline(), "twice\n")
         flooder.terminate()
-        made = int(flooder.stdout.readline())
-        self.assertGreater(made, 2 * FLOOD, "most were thrown out and came again")
         self.wait(job, lambda: all(proc.descriptors(pid) <= before[pid][0] + 4 for pid in pids),
                   "strangers are gone")
         self.expect_right(job, [("h2", "nic0")])
@@ -110,7 +110,6 @@ class FloodTest(HostileCase):
         lab("fix", "h2", "nic0")
         self.expect_carries(job, "h2", "nic0")
         flooder.terminate()
-        self.assertGreater(int(flooder.stdout.readline()), FLOOD)
         self.expect_right(job, [("h2", "nic0")])
 
     def test_a_flood_on_the_rendezvous_does_not_keep_the_ranks_apart(self):
@@ -119,7 +118,7 @@ class FloodTest(HostileCase):
         flooder = self.flood("h0:29500")
         job = self.start()
         flooder.terminate()
-        self.assertGreater(int(flooder.stdout.read().split()[-1]), FLOOD)
+        self.assertGreater(int(flooder.stdout.read().split()[-1]), 2 * PENDING_MAX)
         self.expect_right(job, [])
 
     def test_a_flood_fills_no_log(self):
@@ -128,14 +127,13 @@ class FloodTest(HostileCase):
                              R2CCL_DEBUG_FILE=os.path.join(files, "log.%h"))
             begin = time.monotonic()
             shouter = self.helper("h1", "flooder.py", 0, 500, *self.endpoints_of(self.ranks(job)))
-            time.sleep(4)
+            self.assertEqual(shouter.stdout.readline(), "full\n")
             shouter.terminate()
             made = int(shouter.stdout.readline())
             self.expect_right(job, [])
             lines = self.text_of(files).count("refused a connection")
             told = re.findall(r"(\d+) similar lines suppressed.*refused a connection",
                               self.text_of(files))
-            self.assertGreater(made, 500)
             self.assertLess(lines, 3 * (time.monotonic() - begin + 1) * (LINES_PER_S + 1))
             # The log counts every connection. Probes of a suspect path add to the count, since they
             # send nothing either.

@@ -309,6 +309,10 @@ class LateNameTest(LogCase):
     @unittest.skipIf(os.geteuid() != 0, "only root makes a mount namespace")
     def test_a_name_that_appears_late_is_waited_for(self):
         job, hosts = self.start_with_hosts()
+        deadline = time.monotonic() + program.PATIENCE_S
+        while not all("cannot resolve" in "".join(self.log(each)) for each in job.values()):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
         time.sleep(LATE_S)
         with open(hosts, "a", encoding="ascii") as file:
             file.write(f"127.0.0.1 {self.name}\n")

@@ -146,15 +146,22 @@ std::string networks_apart(const RankInfo& a, const RankInfo& b) {
 }
 
 std::string same_addresses(const RankInfo& a, const RankInfo& b) {
-  const auto is_both = [&](const NicInfo& nic) {
-    return std::ranges::all_of(nic.addresses, [&](const Address& address) {
-      return std::ranges::any_of(
-          a.nics, [&](const NicInfo& own) { return share_an_address(own.addresses, {address}); });
-    });
+  const auto has = [](const RankInfo& info, const Address& address) {
+    return std::ranges::any_of(
+        info.nics, [&](const NicInfo& nic) { return share_an_address(nic.addresses, {address}); });
   };
-  if (first_address(b).empty() || !std::ranges::all_of(b.nics, is_both)) return "";
+  std::string first;
+  for (const NicInfo& nic : b.nics) {
+    for (const Address& address : nic.addresses) {
+      // Each host has link-local ones of its own, which serve its own network alone.
+      if (is_link_local(address)) continue;
+      if (!has(a, address)) return "";
+      if (first.empty()) first = to_string(address);
+    }
+  }
+  if (first.empty()) return "";
   return "rank " + std::to_string(a.rank.value()) + " and rank " + std::to_string(b.rank.value()) +
-         " are two hosts that both have the address " + first_address(b);
+         " are two hosts that both have the address " + first;
 }
 
 Status check_reachable(const std::vector<RankInfo>& rank_table) {

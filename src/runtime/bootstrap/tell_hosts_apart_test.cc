@@ -95,6 +95,14 @@ TEST(SameAddresses, NamesTheAddressWhereOneRankHasNoneOfItsOwn) {
   EXPECT_EQ(same_addresses(one, rank_on(1, "b", 2, {})), "");
 }
 
+TEST(SameAddresses, CountsNoLinkLocalAddress) {
+  const RankInfo one = rank_on(0, "a", 1, {nic("eth0", "172.17.0.2")});
+  RankInfo other = rank_on(1, "b", 2, {nic("eth0", "172.17.0.2"), nic("eth1", "169.254.0.7")});
+  EXPECT_NE(same_addresses(one, other), "");
+  other.nics.erase(other.nics.begin());
+  EXPECT_EQ(same_addresses(one, other), "");
+}
+
 TEST(CheckReachable, NamesARankThatHasOnlyTheLoopbackWhileOtherHostsHaveANetwork) {
   const auto lone = rank_on(1, "b", 2, {nic("lo", "127.0.0.1")});
   const auto other = rank_on(0, "a", 1, {nic("eth0", "10.0.0.1")});

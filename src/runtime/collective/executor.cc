@@ -35,7 +35,7 @@ Executor::~Executor() {
 namespace {
 
 // Returns whether the two buffers of the call are the same memory.
-bool is_in_place(const CollectiveCall& call, Rank self) {
+bool is_in_place(const Operation& call, Rank self) {
   if (call.input == nullptr || call.output == nullptr) return false;
   const Overlay overlay = overlay_of(call.key, self);
   const size_t size = size_of(call.key.type);
@@ -51,7 +51,7 @@ bool multiplies_into_output(const PlanKey& key) {
 
 }  // namespace
 
-void Executor::start(CollectiveCall&& call) {
+void Executor::start(Operation&& call) {
   R2CCL_CHECK(call.key.rank_count == static_cast<int32_t>(ports_.size()));
   if (!failure_.ok()) {
     call.done(failure_);
@@ -99,7 +99,7 @@ void Executor::run_queue() {
   if (in_run_queue_) return;
   in_run_queue_ = true;
   while (!running_ && !queue_.empty() && may_begin()) {
-    CollectiveCall call = std::move(queue_.front());
+    Operation call = std::move(queue_.front());
     queue_.pop_front();
     begin(std::move(call));
     settle();
@@ -107,7 +107,7 @@ void Executor::run_queue() {
   in_run_queue_ = false;
 }
 
-void Executor::begin(CollectiveCall&& call) {
+void Executor::begin(Operation&& call) {
   Running& run = run_;
   run.plan = nullptr;
   // Before any allocation: if that fails, cancel() must find the call.
@@ -169,7 +169,7 @@ std::function<void(const Status&)> Executor::end_running() noexcept {
 
 // From here on a pre-multiplied sum is a sum of the products.
 void Executor::multiply_input() {
-  CollectiveCall& call = run_.call;
+  Operation& call = run_.call;
   const uint64_t count = extents_of(call.key, self_).input_count;
   std::byte* products = call.output;
   if (!multiplies_into_output(call.key)) {
@@ -402,7 +402,7 @@ uint64_t Executor::context_of(const Step& step) const {
 const std::byte* Executor::source_of(const Region& region) const {
   if (region.buffer != Buffer::input) return target_of(region);
   // Messages without bytes may have null buffers.
-  const CollectiveCall& call = run_.call;
+  const Operation& call = run_.call;
   return region.count == 0 ? call.input : call.input + region.offset * size_of(call.key.type);
 }
 
@@ -419,7 +419,7 @@ size_t Executor::bytes_of(const Region& region) const {
 
 std::optional<BufferUse> Executor::find_buffer(const BadMemory& bad) const {
   if (!running_) return std::nullopt;
-  const CollectiveCall& call = run_.call;
+  const Operation& call = run_.call;
   const Extents extents = extents_of(call.key, self_);
   const size_t size = size_of(call.key.type);
   const bool known = offset_in(call.input, extents.input_count * size, bad.at).has_value() ||
@@ -428,8 +428,7 @@ std::optional<BufferUse> Executor::find_buffer(const BadMemory& bad) const {
   return use_of(call, calls_.latest().number, bad);
 }
 
-BufferUse Executor::use_of(const CollectiveCall& call, uint64_t number,
-                           const BadMemory& bad) const {
+BufferUse Executor::use_of(const Operation& call, uint64_t number, const BadMemory& bad) const {
   const Extents extents = extents_of(call.key, self_);
   const size_t size = size_of(call.key.type);
   BufferUse use;

@@ -28,22 +28,13 @@
 #include "protocol/view/view_agreement.h"
 #include "runtime/collective/call_history.h"
 #include "runtime/collective/compiled_plan.h"
+#include "runtime/collective/operation.h"
 #include "runtime/collective/plan_cache.h"
 #include "runtime/collective/staging_pool.h"
 #include "runtime/link/message_port.h"
 #include "runtime/link/user_memory.h"
 
 namespace r2ccl {
-
-struct CollectiveCall {
-  PlanKey key;  // start() sets in_place from the pointers
-  // Null where this rank does not use them.
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  std::function<void(const Status&)> done;
-  Scalar scalar{};     // of a pre-multiplied sum; this rank's own, so no part of the key
-  std::string name{};  // the caller's, for messages; empty: none
-};
 
 class Executor final : public MessageClient {
  public:
@@ -58,7 +49,7 @@ class Executor final : public MessageClient {
 
   // Requires that key.rank_count is the number of ports. Once failed or cancelled, every call ends
   // at once with that status.
-  void start(CollectiveCall&& call);
+  void start(Operation&& call);
 
   // Collectives from now on take their views from here, and begin only when it permits. It must
   // outlive the executor. Without it, all NICs of all hosts are whole.
@@ -94,7 +85,7 @@ class Executor final : public MessageClient {
   // Returns the unfinished call that the memory belongs to, or nothing.
   std::optional<BufferUse> find_buffer(const BadMemory& bad) const;
   // Returns the same for a call that is known to use the memory.
-  BufferUse use_of(const CollectiveCall& call, uint64_t number, const BadMemory& bad) const;
+  BufferUse use_of(const Operation& call, uint64_t number, const BadMemory& bad) const;
 
   // Returns the peers whose bytes or acknowledgements the running collective waits for, in rank
   // order, for the chain of waits that names the root of a standstill.
@@ -114,7 +105,7 @@ class Executor final : public MessageClient {
 
   // The collective in progress. Its vectors keep their memory for the next one.
   struct Running {
-    CollectiveCall call;
+    Operation call;
     std::unique_ptr<std::byte[]> products;  // a pre-multiplied sum's input, unless in the output
     const CompiledPlan* plan = nullptr;     // null: not known yet; valid until the next one's
     uint64_t context = 0;
@@ -131,7 +122,7 @@ class Executor final : public MessageClient {
   bool may_begin() const { return views_ == nullptr || views_->may_bind(next_to_begin()); }
   uint64_t next_to_begin() const { return calls_.latest().number + 1; }
   void run_queue();
-  void begin(CollectiveCall&& call);
+  void begin(Operation&& call);
   void expect_messages(const CompiledPlan& plan);
   void post_first();
   std::function<void(const Status&)> end_running() noexcept;
@@ -165,7 +156,7 @@ class Executor final : public MessageClient {
   // From the first collective on that needs them.
   std::unique_ptr<std::byte[]> scratch_;
   std::unique_ptr<std::byte[]> wide_;
-  Fifo<CollectiveCall> queue_;
+  Fifo<Operation> queue_;
   bool running_ = false;
   Running run_;  // valid while running_
   uint64_t completed_ = 0;

@@ -300,8 +300,8 @@ TEST(Executor, BroadcastsFromEveryRootBySegmentsAndByTree) {
   }
 }
 
-CollectiveCall barrier_call(int32_t ranks, std::optional<Status>& result) {
-  CollectiveCall call;
+Operation barrier_call(int32_t ranks, std::optional<Status>& result) {
+  Operation call;
   call.key.collective = Collective::barrier;
   call.key.rank_count = ranks;
   call.done = into(result);
@@ -353,7 +353,7 @@ TEST(Executor, LetsACompletionStartTheNextCollective) {
   std::function<void(const Status&)> again = [&](const Status& status) {
     ASSERT_TRUE(status.ok());
     if (++runs == 1000) return;
-    CollectiveCall call;
+    Operation call;
     call.key.count = data.size();
     call.input = call.output = reinterpret_cast<std::byte*>(data.data());
     call.done = again;
@@ -392,17 +392,17 @@ TEST(Executor, FailsWithTheNamedPeerWhenCallsDiffer) {
   std::vector<int32_t> a(10), b(10);
   std::optional<Status> at_0, at_1;
   Job job(2, 0);
-  CollectiveCall call;
+  Operation call;
   call.key.type = DataType::int32;
   call.key.rank_count = 2;
   call.key.count = 10;
   call.input = call.output = reinterpret_cast<std::byte*>(a.data());
   call.done = into(at_0);
-  job.executors[0]->start(CollectiveCall(call));
+  job.executors[0]->start(Operation(call));
   call.key.op = ReduceOp::max;
   call.input = call.output = reinterpret_cast<std::byte*>(b.data());
   call.done = into(at_1);
-  job.executors[1]->start(CollectiveCall(call));
+  job.executors[1]->start(Operation(call));
   job.network.run();
   const std::optional<Status>& seen = at_0 ? at_0 : at_1;
   ASSERT_TRUE(seen.has_value());
@@ -415,21 +415,21 @@ TEST(Executor, CountsCallsOfNoElements) {
     std::vector<int32_t> a(10), b(10);
     std::optional<Status> at_0, nothing, at_1;
     Job job(2, 0);
-    CollectiveCall call;
+    Operation call;
     call.key.collective = collective;
     call.key.type = DataType::int32;
     call.key.rank_count = 2;
     call.key.count = 10;
     call.input = call.output = reinterpret_cast<std::byte*>(a.data());
     call.done = into(at_0);
-    job.executors[0]->start(CollectiveCall(call));
+    job.executors[0]->start(Operation(call));
     call.key.count = 0;
     call.done = into(nothing);
-    job.executors[1]->start(CollectiveCall(call));
+    job.executors[1]->start(Operation(call));
     call.key.count = 10;
     call.input = call.output = reinterpret_cast<std::byte*>(b.data());
     call.done = into(at_1);
-    job.executors[1]->start(CollectiveCall(call));
+    job.executors[1]->start(Operation(call));
     job.network.run();
     ASSERT_TRUE(at_0 || at_1);
     EXPECT_EQ((at_0 && !at_0->ok() ? at_0 : at_1)->code(), Code::invalid_usage);
@@ -440,13 +440,13 @@ TEST(Executor, NamesThePeersItWaitsFor) {
   Job job(4, 0);
   std::vector<float> data(64, 1.0f);
   std::optional<Status> result;
-  CollectiveCall call;
+  Operation call;
   call.key.rank_count = 4;
   call.key.algorithm = Algorithm::ring;
   call.key.count = data.size();
   call.input = call.output = reinterpret_cast<std::byte*>(data.data());
   call.done = into(result);
-  job.executors[1]->start(CollectiveCall(call));
+  job.executors[1]->start(Operation(call));
   job.network.run();
   EXPECT_EQ(job.executors[1]->waits_on(), (std::vector<Rank>{Rank(0), Rank(2)}));
   EXPECT_TRUE(job.executors[0]->waits_on().empty());
@@ -458,7 +458,7 @@ TEST(Executor, AbandonEndsAllCallsAndMovesNothingAnyMore) {
   std::vector<int32_t> values(100, 1);
   std::vector<std::optional<Status>> ended(3);
   for (auto& result : ended) {
-    CollectiveCall call;
+    Operation call;
     call.key.collective = Collective::all_reduce;
     call.key.type = DataType::int32;
     call.key.rank_count = 2;

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
+
 namespace r2ccl {
 namespace {
 
@@ -37,7 +39,7 @@ Operation::Done Operations::counted(Operation::Done&& done) {
   };
 }
 
-uint64_t Operations::next_number(const PendingCall& call, int context) const {
+uint64_t Operations::next_number(const Operation& call, int context) const {
   switch (call.kind) {
     case PendingCall::Kind::collective:
       return executor(context).next_number();
@@ -55,63 +57,63 @@ uint64_t Operations::next_number(const PendingCall& call, int context) const {
 
 BufferUse Operations::use_by_next(const Operation& operation, const BadMemory& bad,
                                   int context) const {
-  const PendingCall& call = operation.call;
-  const uint64_t number = next_number(call, context);
-  switch (call.kind) {
-    case PendingCall::Kind::collective: {
-      const CollectiveCall collective{call.key, operation.input, operation.output, {},
-                                      {},       call.name};
-      return executor(context).use_of(collective, number, bad);
-    }
+  switch (operation.kind) {
+    case PendingCall::Kind::collective:
+      return executor(context).use_of(operation, next_number(operation, context), bad);
     case PendingCall::Kind::send:
-      return point_to_point(context).use_by_next(call.peer, operation.sent_bytes(), bad);
+      return point_to_point(context).use_by_next(operation.peer, operation.sent_bytes(), bad);
     case PendingCall::Kind::receive:
-      return point_to_point(context).use_by_next(call.peer, operation.received_bytes(), bad);
+      return point_to_point(context).use_by_next(operation.peer, operation.received_bytes(), bad);
     case PendingCall::Kind::send_tagged:
-      return tagged_messages(context).use_by_next(call.peer, call.tag, operation.sent_bytes(), bad);
+      return tagged_messages(context).use_by_next(operation.peer, operation.tag,
+                                                  operation.sent_bytes(), bad);
     case PendingCall::Kind::receive_tagged:
-      return tagged_messages(context).use_by_next(call.peer, call.tag, operation.received_bytes(),
-                                                  bad);
+      return tagged_messages(context).use_by_next(operation.peer, operation.tag,
+                                                  operation.received_bytes(), bad);
   }
   return {};
 }
 
 uint64_t Operations::start(Operation&& operation, int context) {
-  PendingCall& call = operation.call;
-  const uint64_t number = next_number(call, context);
-  const DataType type = call.key.type;
-  switch (call.kind) {
-    case PendingCall::Kind::collective:
-      call.key.hosts = hosts_;
-      call.key.costs = costs_;
-      executor(context).start({std::move(call.key), operation.input, operation.output,
-                               std::move(operation.done), operation.scalar, std::move(call.name)});
-      break;
-    case PendingCall::Kind::send:
-      point_to_point(context).send(call.peer, operation.sent_bytes(), type,
-                                   counted(std::move(operation.done)));
-      break;
-    case PendingCall::Kind::receive:
-      point_to_point(context).receive(call.peer, operation.received_bytes(), type,
-                                      counted(std::move(operation.done)));
-      break;
-    case PendingCall::Kind::send_tagged:
-      tagged_messages(context).send(call.peer, operation.sent_bytes(), type, call.tag,
-                                    counted(std::move(operation.done)));
-      break;
-    case PendingCall::Kind::receive_tagged:
-      receive_tagged(std::move(operation), context);
-      break;
+  if (operation.kind == PendingCall::Kind::collective) {
+    Executor& all = executor(context);
+    const uint64_t number = all.next_number();
+    operation.key.hosts = hosts_;
+    operation.key.costs = costs_;
+    all.start(std::move(operation));
+    return number;
   }
+  const uint64_t number = next_number(operation, context);
+  start_transfer(std::move(operation), context);
   return number;
 }
 
+void Operations::start_transfer(Operation&& operation, int context) {
+  const Rank peer = operation.peer;
+  const DataType type = operation.key.type;
+  switch (operation.kind) {
+    case PendingCall::Kind::collective:
+      R2CCL_CHECK(false);
+      return;
+    case PendingCall::Kind::send:
+      return point_to_point(context).send(peer, operation.sent_bytes(), type,
+                                          counted(std::move(operation.done)));
+    case PendingCall::Kind::receive:
+      return point_to_point(context).receive(peer, operation.received_bytes(), type,
+                                             counted(std::move(operation.done)));
+    case PendingCall::Kind::send_tagged:
+      return tagged_messages(context).send(peer, operation.sent_bytes(), type, operation.tag,
+                                           counted(std::move(operation.done)));
+    case PendingCall::Kind::receive_tagged:
+      return receive_tagged(std::move(operation), context);
+  }
+}
+
 void Operations::receive_tagged(Operation&& operation, int context) {
-  const PendingCall& call = operation.call;
   tagged_messages(context).receive(
-      call.peer, operation.received_bytes(), call.key.type, call.tag,
+      operation.peer, operation.received_bytes(), operation.key.type, operation.tag,
       [this, done = std::move(operation.done), received = operation.received,
-       size = size_of(call.key.type)](const Status& status, uint64_t bytes) {
+       size = size_of(operation.key.type)](const Status& status, uint64_t bytes) {
         if (status.ok()) ++transfers_;
         if (status.ok() && received != nullptr) *received = bytes / size;
         done(status);

@@ -39,7 +39,7 @@ class Operations {
   // from the peer.
   uint64_t start(Operation&& operation, int context = 0);
   // Returns the number of the next such call.
-  uint64_t next_number(const PendingCall& call, int context = 0) const;
+  uint64_t next_number(const Operation& call, int context = 0) const;
   // Returns the use of the memory by the next such call.
   BufferUse use_by_next(const Operation& operation, const BadMemory& bad, int context = 0) const;
 
@@ -82,6 +82,7 @@ class Operations {
     PointToPoint point_to_point;
     TaggedMessages tagged_messages;
   };
+  void start_transfer(Operation&& operation, int context);
   void receive_tagged(Operation&& operation, int context);
   Operation::Done counted(Operation::Done&& done);
 

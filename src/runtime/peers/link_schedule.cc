@@ -7,27 +7,11 @@
 #include "base/mutant.h"
 
 namespace r2ccl {
-namespace {
-
-constexpr size_t kBits = 64;
-
-constexpr uint64_t bit_of(size_t link) {
-  return uint64_t{1} << (link % kBits);
-}
-
-}  // namespace
-
 LinkSchedule::LinkSchedule(size_t links)
     : links_(links),
       bits_((links + kBits - 1) / kBits),
       leaves_(std::bit_ceil(std::max<size_t>(links, 1))),
       times_(2 * leaves_, kNever) {}
-
-void LinkSchedule::mark(size_t link) {
-  uint64_t& word = bits_[link / kBits];
-  marked_ += (word & bit_of(link)) == 0 ? 1 : 0;
-  word |= bit_of(link);
-}
 
 bool LinkSchedule::is_marked(size_t link) const {
   return (bits_[link / kBits] & bit_of(link)) != 0;

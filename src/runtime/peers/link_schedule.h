@@ -21,7 +21,11 @@ class LinkSchedule {
   // Links have the numbers 0 to links - 1. No link is marked or has a deadline at first.
   explicit LinkSchedule(size_t links = 0);
 
-  void mark(size_t link);
+  void mark(size_t link) {
+    uint64_t& word = bits_[link / kBits];
+    marked_ += (word & bit_of(link)) == 0 ? 1 : 0;
+    word |= bit_of(link);
+  }
   bool is_marked(size_t link) const;
   bool any_marked() const { return marked_ > 0; }
   // Takes the mark of the lowest marked link from `from` on, and returns that link.
@@ -33,11 +37,16 @@ class LinkSchedule {
   // Returns the earliest deadline of all links.
   TimeNs next_deadline() const { return times_[1]; }
   // Marks each link with a deadline up to `now`. Its deadline stays.
-  void mark_due(TimeNs now) { mark_due_below(1, now); }
+  void mark_due(TimeNs now) {
+    if (next_deadline() <= now) mark_due_below(1, now);
+  }
 
   void check_invariants() const;
 
  private:
+  static constexpr size_t kBits = 64;  // of a word
+  static constexpr uint64_t bit_of(size_t link) { return uint64_t{1} << (link % kBits); }
+
   void mark_due_below(size_t node, TimeNs now);
 
   size_t links_ = 0;

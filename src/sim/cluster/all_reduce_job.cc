@@ -53,7 +53,7 @@ void AllReduceJob::next(int rank) {
   for (uint64_t i = 0; i < count_; ++i) buffers_[r][i] = value(rank, i, iteration);
   TimeNs& began = operations_[static_cast<size_t>(iteration)].began;
   began = std::min(began, cluster_.now());
-  CollectiveCall call;
+  Operation call;
   call.key.collective = Collective::all_reduce;
   call.key.algorithm = algorithm_;
   call.key.type = DataType::int64;
@@ -67,7 +67,7 @@ void AllReduceJob::next(int rank) {
     if (status.ok()) return finish(rank, at);
     if (error_.empty()) error_ = status.message();
   };
-  cluster_.node(rank).runtime->start(Operation::collective(std::move(call)));
+  cluster_.node(rank).runtime->start(std::move(call));
 }
 
 void AllReduceJob::finish(int rank, TimeNs began) {

@@ -146,7 +146,7 @@ void MixedJob::begin_run(int rank, Call& call) {
   std::byte* const output = call.buffers.output.data();
   for (uint64_t i = 0; i < spec.count; ++i) {
     if (spec.in_place) {
-      CollectiveCall collective;
+      Operation collective;
       collective.key.collective = Collective::broadcast;
       collective.key.type = spec.type;
       collective.key.rank_count = cluster_.size();
@@ -154,7 +154,7 @@ void MixedJob::begin_run(int rank, Call& call) {
       collective.key.count = 1;
       collective.input = collective.output = input + i * part;
       collective.done = done;
-      runtime.start(Operation::collective(std::move(collective)), {}, spec.communicator);
+      runtime.start(std::move(collective), {}, spec.communicator);
       continue;
     }
     const int to = (rank + 1) % cluster_.size();
@@ -180,7 +180,7 @@ void MixedJob::begin_run(int rank, Call& call) {
 void MixedJob::begin_collective(int rank, Call& call) {
   const OperationSpec& spec = scenario_.operations[call.operation];
   const size_t size = size_of(spec.type);
-  CollectiveCall collective;
+  Operation collective;
   collective.key = plan_key_of(spec, rank, cluster_.size());
   std::vector<std::byte>& input = call.buffers.input;
   std::vector<std::byte>& output = call.memory.in_place ? input : call.buffers.output;
@@ -191,8 +191,7 @@ void MixedJob::begin_collective(int rank, Call& call) {
   if (collective.key.collective == Collective::all_reduce && cluster_.node(rank).other_call) {
     make_other_call(rank, collective.key);
   }
-  cluster_.node(rank).runtime->start(Operation::collective(std::move(collective)), {},
-                                     spec.communicator);
+  cluster_.node(rank).runtime->start(std::move(collective), {}, spec.communicator);
 }
 
 // Makes the call of a program whose ranks disagree. Its messages are as long as the messages of the

@@ -116,14 +116,14 @@ class Job {
       }
     }
     for (size_t i = 0; i < at(rank).collectives; ++i) {
-      CollectiveCall call;
+      Operation call;
       call.key.collective = Collective::all_reduce;
       call.key.type = DataType::int32;
       call.key.rank_count = kRanks;
       call.key.count = kBytes / sizeof(int32_t);
       call.input = call.output = new_memory().data();
       call.done = ended;
-      runtime.start(Operation::collective(std::move(call)));
+      runtime.start(std::move(call));
     }
   }
 

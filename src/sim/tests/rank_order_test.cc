@@ -65,7 +65,7 @@ std::vector<std::vector<float>> run(const RunOptions& run_options) {
   for (int rank = 0; rank < kRanks; ++rank) {
     std::vector<float>& input = inputs[static_cast<size_t>(rank)];
     for (uint64_t i = 0; i < kElements; ++i) input.push_back(value_of(rank, i));
-    CollectiveCall call;
+    Operation call;
     call.key.type = DataType::float32;
     call.key.rank_count = kRanks;
     call.key.count = kElements;
@@ -73,7 +73,7 @@ std::vector<std::vector<float>> run(const RunOptions& run_options) {
     call.input = reinterpret_cast<const std::byte*>(input.data());
     call.output = reinterpret_cast<std::byte*>(outputs[static_cast<size_t>(rank)].data());
     call.done = [&ended](const Status& status) { ended += status.ok() ? 1 : 0; };
-    cluster.node(rank).runtime->start(Operation::collective(std::move(call)));
+    cluster.node(rank).runtime->start(std::move(call));
   }
   cluster.wake_all();
   if (run_options.fault) {

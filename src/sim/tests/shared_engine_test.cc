@@ -91,7 +91,7 @@ class Loop {
 
  private:
   void next(size_t rank) {
-    CollectiveCall call;
+    Operation call;
     call.key.collective = Collective::all_reduce;
     call.key.type = DataType::int32;
     call.key.op = ReduceOp::max;
@@ -104,7 +104,7 @@ class Loop {
       if (!stopped_ && status.ok()) next(rank);
     };
     began_[rank] = cluster_.now();
-    ranks_[rank]->start(Operation::collective(std::move(call)));
+    ranks_[rank]->start(std::move(call));
   }
 
   Cluster& cluster_;
