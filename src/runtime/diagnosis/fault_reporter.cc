@@ -416,8 +416,7 @@ void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended
   }
 }
 
-void FaultReporter::announce(const std::vector<bool>& ended, TimeNs now) {
-  const bool localises = localising_rank(ended) == engine_.self();
+void FaultReporter::announce(const std::vector<bool>& ended, bool localises, TimeNs now) {
   const auto tell = [&](const Verdict& verdict) {
     localises ? announce_one(verdict, ended) : trust_.keep(verdict, now);
   };
@@ -441,7 +440,7 @@ void FaultReporter::progress(const std::vector<bool>& ended) {
   report_all(localiser, now);
   for (const ProbeRequest& request : fault_localiser_.wanted(now)) ask(request, ended);
   prober_.progress();
-  announce(ended, now);
+  announce(ended, localiser == engine_.self(), now);
 }
 
 TimeNs FaultReporter::next_timeout() const {

@@ -96,7 +96,7 @@ class FaultReporter {
   void report_losses(Rank localiser, TimeNs now);
   size_t place_of(const Verdict& verdict) const;
   void announce_one(Verdict verdict, const std::vector<bool>& ended);
-  void announce(const std::vector<bool>& ended, TimeNs now);
+  void announce(const std::vector<bool>& ended, bool localises, TimeNs now);
 
   ProgressEngine& engine_;
   const Clock& clock_;
