@@ -264,11 +264,11 @@ std::shared_ptr<Request> Communicator::start(Operation operation, const MaybeBad
   auto request = std::make_shared<Request>(operation.pending(), awaited_);
   thread().post([this, operation = std::move(operation), bad, request]() mutable {
     const LogRank label(options_.self.value());
-    operation.done = [request, ended = std::move(operation.done)](const Status& status) {
-      if (ended) ended(status);
-      request->complete(status);
-    };
     try {
+      operation.done = [request, ended = std::move(operation.done)](const Status& status) {
+        if (ended) ended(status);
+        request->complete(status);
+      };
       request->set_number(runtime_->start(std::move(operation), bad));
     } catch (const std::exception& error) {
       runtime_->fail_by_exception(error);
