@@ -21,8 +21,8 @@ namespace {
 constexpr TimeNs kFarewellBound = 1500 * kMillisecond;
 // The same for a rank that aborts, whose caller may end the process without another call.
 constexpr TimeNs kAbortBound = 500 * kMillisecond;
-// A rank whose links are up waits so much longer for the error of one that reaches some rank not:
-// that one knows both ends and the last attempt.
+// A rank whose links are up waits this much longer, so that the error of a rank that does not reach
+// a peer comes first: that rank knows both ends and the last attempt.
 constexpr TimeNs kUnreachedSpeakFirst = 1 * kSecond;
 
 Algorithm algorithm_of(AlgorithmChoice choice) {
@@ -184,7 +184,7 @@ Status Communicator::wait_for_links(TimeNs deadline) {
   };
   if (!thread().wait_until(std::ref(settled), deadline - driver_->clock().now())) {
     Status late;
-    // Another thread may have driven since. A time that is up lets the wait not even look.
+    // Another thread may have driven since, and a wait with no time left does not look.
     ask([&] { late = settled() ? Status() : unreached_error(*runtime_); });
     if (!late.ok()) return late;
   }

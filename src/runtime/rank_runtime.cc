@@ -55,7 +55,10 @@ RankRuntime::~RankRuntime() {
 
 Status RankRuntime::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(failure_);
-  R2CCL_RETURN_IF_ERROR(engine_.start(options_.self, std::move(met), *this));
+  if (Status begun = engine_.start(options_.self, std::move(met), *this); !begun.ok()) {
+    engine_.halt();  // some links may be there already, and nobody hears their events
+    return begun;
+  }
   idle_nics_from_ = clock_.now() + kIdleNicsAfter;
   comm_id_ = make_comm_id(options_.job, engine_.job().ranks());
   std::vector<MessagePort*> ports;
@@ -131,9 +134,10 @@ std::string RankRuntime::on_communicator() const {
 
 uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad, int context) {
   if (!bad) return operations_->start(std::move(operation), context);
+  const uint64_t number = operations_->next_number(operation, context);
   refuse_buffer(operations_->use_by_next(operation, *bad, context), *bad);
   operation.done(failure_);
-  return operations_->next_number(operation, context);
+  return number;
 }
 
 void RankRuntime::turn() {

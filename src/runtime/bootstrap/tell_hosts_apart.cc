@@ -161,7 +161,7 @@ std::string same_addresses(const RankInfo& a, const RankInfo& b) {
   }
   if (first.empty()) return "";
   return "rank " + std::to_string(a.rank.value()) + " and rank " + std::to_string(b.rank.value()) +
-         " are two hosts that both have the address " + first;
+         " are on two hosts that both have the address " + first;
 }
 
 Status check_reachable(const std::vector<RankInfo>& rank_table) {

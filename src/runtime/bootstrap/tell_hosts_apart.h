@@ -19,8 +19,8 @@ std::vector<std::string> tell_hosts_apart(std::vector<RankInfo>& rank_table);
 // They may still reach each other through a router. Empty: they have a network in common.
 std::string networks_apart(const RankInfo& a, const RankInfo& b);
 
-// Returns, in words, the first address of `b` if all its addresses but link-local ones are those of
-// `a` too. Neither can then dial the other through a router.
+// Returns, in words, the first address of `b` if `a` has all addresses of `b` but link-local ones,
+// so that `a` cannot dial `b`. Else it returns an empty text.
 std::string same_addresses(const RankInfo& a, const RankInfo& b);
 
 // Fails when a rank has no NIC but the loopback, and another host has others.

@@ -90,7 +90,7 @@ TEST(SameAddresses, NamesTheAddressWhereOneRankHasNoneOfItsOwn) {
   const RankInfo one = rank_on(0, "a", 1, {nic("eth0", "172.17.0.2"), nic("eth1", "10.0.0.1")});
   const RankInfo other = rank_on(1, "b", 2, {nic("eth0", "172.17.0.2")});
   EXPECT_EQ(same_addresses(one, other),
-            "rank 0 and rank 1 are two hosts that both have the address 172.17.0.2");
+            "rank 0 and rank 1 are on two hosts that both have the address 172.17.0.2");
   EXPECT_EQ(same_addresses(other, one), "") << "it can be dialled at 10.0.0.1";
   EXPECT_EQ(same_addresses(one, rank_on(1, "b", 2, {})), "");
 }

@@ -32,6 +32,7 @@ Operation Operation::receive(Rank peer, std::span<std::byte> bytes, DataType typ
 }
 
 Operation Operation::with_tag(int32_t wanted, size_t* into) && {
+  R2CCL_CHECK(kind == Kind::send || kind == Kind::receive);
   kind = kind == Kind::send ? Kind::send_tagged : Kind::receive_tagged;
   tag = wanted;
   received = into;

@@ -16,7 +16,8 @@
 namespace r2ccl {
 
 struct Operation {
-  // Called once, from inside a turn, a failure or the call that starts the operation.
+  // Called once, from inside a turn, a failure or the call that starts the operation; not called if
+  // there is no memory to start it.
   using Done = std::function<void(const Status&)>;
 
   PlanKey key;  // a Send or Recv sets count and type; the executor sets in_place from the pointers

@@ -39,18 +39,18 @@ Operation::Done Operations::counted(Operation::Done&& done) {
   };
 }
 
-uint64_t Operations::next_number(const Operation& call, int context) const {
-  switch (call.kind) {
+uint64_t Operations::next_number(const Operation& operation, int context) const {
+  switch (operation.kind) {
     case PendingCall::Kind::collective:
       return executor(context).next_number();
     case PendingCall::Kind::send:
-      return point_to_point(context).sends_to(call.peer) + 1;
+      return point_to_point(context).sends_to(operation.peer) + 1;
     case PendingCall::Kind::receive:
-      return point_to_point(context).receives_from(call.peer) + 1;
+      return point_to_point(context).receives_from(operation.peer) + 1;
     case PendingCall::Kind::send_tagged:
-      return tagged_messages(context).sends_to(call.peer) + 1;
+      return tagged_messages(context).sends_to(operation.peer) + 1;
     case PendingCall::Kind::receive_tagged:
-      return tagged_messages(context).receives_from(call.peer) + 1;
+      return tagged_messages(context).receives_from(operation.peer) + 1;
   }
   return 0;
 }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -39,7 +38,7 @@ class Operations {
   // from the peer.
   uint64_t start(Operation&& operation, int context = 0);
   // Returns the number of the next such call.
-  uint64_t next_number(const Operation& call, int context = 0) const;
+  uint64_t next_number(const Operation& operation, int context = 0) const;
   // Returns the use of the memory by the next such call.
   BufferUse use_by_next(const Operation& operation, const BadMemory& bad, int context = 0) const;
 

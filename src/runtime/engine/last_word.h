@@ -16,7 +16,7 @@ class LastWord {
  public:
   // Reserves memory: `notice` is what the peers are to hear. The last one counts.
   void reserve(std::vector<std::byte> notice);
-  // Begins to tell the peers. Only tell() is legal after that.
+  // From now on tell() is due, and reserve() is not legal.
   void begin(TimeNs now) noexcept;
   bool begun() const { return begun_at_ != kNever; }
   // Tells the peers that have not been told. Closes the connections when there is nothing to tell,

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
-#include "base/limits.h"
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
 #include "protocol/wire/key_schedule.h"
@@ -74,7 +72,6 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   run_ = std::move(met.run);
   observer_ = &observer;
   reserve_places();
-  R2CCL_RETURN_IF_ERROR(nics_.begin());
   peers_.reserve(job_.size());
   next_ping_.resize(nics_.count());
   ping_cursor_ = static_cast<size_t>(self.value());  // ranks ping different peers
@@ -83,7 +80,7 @@ Status ProgressEngine::start(Rank self, MetJob met, EngineObserver& observer) {
   for (const RankInfo& peer : job_.ranks()) {
     if (peer.rank != self) R2CCL_RETURN_IF_ERROR(add_link(peer, settings));
   }
-  return {};
+  return nics_.begin();  // last: each rank of the job has its link
 }
 
 Status ProgressEngine::add_link(const RankInfo& peer, const LinkSettings& settings) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/limits.h"
 #include "base/log.h"
 #include "runtime/connection/path_addresses.h"
 
@@ -20,17 +19,6 @@ LocalNics::LocalNics(Transport& transport, NicQueues& queues, std::unique_ptr<Ac
       all_queues_(queues),
       no_nic_queue_(queues[""]),
       acceptor_(std::move(acceptor)) {}
-
-Status LocalNics::begin() {
-  R2CCL_RETURN_IF_ERROR(acceptor_->begin());
-  for (const Nic& nic : nics_) queues_.push_back(&all_queues_[nic.name]);
-  // A gate of its own, so that a dead NIC does not hold up the dials of the others.
-  const size_t gates = nics_.size() + 2;
-  for (size_t i = 0; i < gates; ++i) {
-    gates_.emplace_back(std::max<size_t>(limits::kFirstDialsMax / gates, 1));
-  }
-  return {};
-}
 
 void LocalNics::describe(RankInfo& info) const {
   for (size_t i = 0; i < nics_.size(); ++i) info.nics.push_back(make_nic_info(nics_[i], ports_[i]));

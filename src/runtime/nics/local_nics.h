@@ -62,9 +62,9 @@ class LocalNics {
               const std::function<std::array<std::byte, kNonceBytes>()>& name);
   // Fills in the NICs and listeners.
   void describe(RankInfo& info) const;
-  // Accepts connections from now on. Everything below is legal once this has returned Ok.
-  Status begin();
-  // Closes the listeners, for ever.
+  // Accepts connections from now on.
+  Status begin() { return acceptor_->begin(); }
+  // Closes the listeners, for ever. After that only questions are legal.
   void close() noexcept { acceptor_.reset(); }
   // Reserves places and time for connections from these addresses, so that no flood takes them.
   void reserve(std::vector<Address> peers);
@@ -92,6 +92,7 @@ class LocalNics {
   // The same, but reads them at most once in `interval`.
   void doubt(TimeNs interval) { read_at_ = std::min(read_at_, read_last_ + interval); }
   bool may_have_changed(TimeNs now) const { return now >= read_at_; }
+  // Reads the NICs. Returns how they differ from the last time. Is due again soon if that fails.
   Changes read(TimeNs now);
 
   // Ends the pass of the listeners.

@@ -19,6 +19,12 @@ Status LocalNics::open(const ListenOptions& options,
   R2CCL_RETURN_IF_ERROR(listen_out_of_band(all.value(), options));
   R2CCL_RETURN_IF_ERROR(listen_on_loopback());
   if (options.shm) listen_in_shared_memory(name());
+  for (const Nic& nic : nics_) queues_.push_back(&all_queues_[nic.name]);
+  // A gate of its own, so that a dead NIC does not hold up the dials of the others.
+  const size_t gates = nics_.size() + 2;
+  for (size_t i = 0; i < gates; ++i) {
+    gates_.emplace_back(std::max<size_t>(limits::kFirstDialsMax / gates, 1));
+  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "base/mutant.h"
 
 namespace r2ccl {
+
 LinkSchedule::LinkSchedule(size_t links)
     : links_(links),
       bits_((links + kBits - 1) / kBits),

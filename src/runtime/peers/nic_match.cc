@@ -163,7 +163,7 @@ std::vector<PathSpec> paths_within_host(const RankInfo& self, const RankInfo& pe
   spec.id = kLoopbackPath;
   spec.fallback = !paths.empty();
   spec.local_name = "lo";
-  // The last control endpoint is the one on lo; see ProgressEngine::open.
+  // The last control endpoint is the one on lo; see LocalNics::open.
   spec.remote = peer.control.back();
   paths.push_back(std::move(spec));
   return paths;

@@ -1,5 +1,5 @@
 // Measures the pauses of the driving thread: the times in which it should have run and did not, or
-// had so much work that it must not count that time against its peers. Pure.
+// had so much work that it must not count that time against its peers.
 #pragma once
 
 #include <algorithm>

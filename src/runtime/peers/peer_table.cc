@@ -1,5 +1,6 @@
 #include "runtime/peers/peer_table.h"
 
+#include <optional>
 #include <utility>
 
 #include "base/check.h"

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +19,7 @@ namespace r2ccl {
 
 class PeerTable {
  public:
-  // A table for ranks below `ranks`, without links.
+  // Makes room for links to ranks below `ranks`.
   void reserve(size_t ranks);
   // Adds the link to a peer. The links are in the order of their peers.
   void add(std::unique_ptr<Link> link);
