@@ -140,10 +140,10 @@ uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad, int cont
   return number;
 }
 
-void RankRuntime::turn() {
+void RankRuntime::progress() {
   // Before the start it accepts no connection.
   if (!started() || halted()) return engine_.progress();
-  observer_.on_turn();
+  observer_.on_pass();
   engine_.progress();
   // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
   check_departed();
@@ -154,7 +154,7 @@ void RankRuntime::turn() {
   if (views_ != nullptr) views_->progress(now);
   rank_status_->progress(now);
   if (!idle_nics_told_ && knows_idle_nics(now)) tell_idle_nics();
-  observer_.on_turn_end();
+  observer_.on_pass_end();
 }
 
 // Once: a NIC that serves later needs no line, and one that fails has its verdict. It needs no

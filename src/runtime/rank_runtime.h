@@ -3,8 +3,8 @@
 // both run the same code.
 //
 // Single-threaded: no thread, no lock and no clock in here. It is a member of the process's engine,
-// which has clock and transport and gives it its turns. Operations end by callbacks, from inside
-// turn(), fail(), abort() or the call that starts them.
+// which has clock and transport and gives it its passes. Operations end by callbacks, from inside
+// progress(), fail(), abort() or the call that starts them.
 //
 // The class has more than 40 functions because each kind of event from the engine ends here and
 // each part has an accessor; the parts hold all the state that can be held apart.
@@ -67,10 +67,10 @@ struct RankOptions {
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
-  // A turn begins: its events have been read, and nothing else has happened in it. The time to
+  // A pass begins: its events have been read, and nothing else has happened in it. The time to
   // start operations.
-  virtual void on_turn() {}
-  virtual void on_turn_end() {}
+  virtual void on_pass() {}
+  virtual void on_pass_end() {}
   virtual void on_path_event(const PathEvent&) {}
   virtual void on_notice(Rank, std::span<const std::byte>) {}
   virtual void on_peer_end(Rank, PeerEnd) {}
@@ -135,7 +135,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // be half-way through a change, so nothing of it runs any more, and needs no memory itself: the
   // operations end, and the engine halts and tells the peers with what start() has reserved.
   void fail_by_exception(const std::exception& error) noexcept;
-  // Legal after that are: the rest of this paragraph, reports, turns and the destructor.
+  // Legal after that are: the rest of this paragraph, reports, passes and the destructor.
   bool halted() const { return engine_.halted(); }
   // Returns Ok, or the cause that ended the rank.
   const Status& failure() const { return failure_; }
@@ -182,7 +182,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
 
   // ProcessEngine::Member
   Rank self() const override { return options_.self; }
-  void turn() override;
+  void progress() override;
   TimeNs next_timeout() override;
   bool busy() const override;
   void on_nics_changed() override { engine_.on_nics_changed(); }
