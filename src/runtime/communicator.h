@@ -103,8 +103,8 @@ class Communicator final : private RankObserver {
   void note_awaited();
   void show_waits();
   // RankObserver
-  void on_turn() override { note_awaited(); }
-  void on_turn_end() override { show_waits(); }
+  void on_pass() override { note_awaited(); }
+  void on_pass_end() override { show_waits(); }
   void on_failure(const Status& why) override;
   void on_verdict(size_t place) override;
 

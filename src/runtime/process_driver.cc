@@ -20,7 +20,7 @@ ProcessDriver::~ProcessDriver() {
   thread_->stop();
 }
 
-void ProcessDriver::turn(TimeNs wait_max) {
+void ProcessDriver::progress(TimeNs wait_max) {
   const TimeNs next = engine_.next_timeout();
   if (next != kNever) wait_max = std::min(wait_max, std::max<TimeNs>(next - clock_.now(), 0));
   engine_.progress(wait_max);

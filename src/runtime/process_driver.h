@@ -27,7 +27,7 @@ class ProcessDriver final : private ProgressDriver {
 
  private:
   // ProgressDriver
-  void turn(TimeNs wait_max) override;
+  void progress(TimeNs wait_max) override;
   bool busy() const override { return engine_.busy(); }
   void on_exception(const std::exception& error) noexcept override { engine_.on_exception(error); }
 

@@ -37,15 +37,13 @@ RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserv
       clock_(process.clock()),
       observer_(observer),
       started_at_(clock_.now()),
-      engine_(process, *this, options_.engine),
+      job_(process, options_.self, {options_.engine, options_.drain_registry},
+           static_cast<JobPart&>(*this)),
+      engine_(job_.engine()),
       departed_(static_cast<size_t>(options_.rank_count)),
-      ended_(static_cast<size_t>(options_.rank_count)),
-      informed_(static_cast<size_t>(options_.rank_count)) {
-  process_.add(*this);
-}
+      informed_(static_cast<size_t>(options_.rank_count)) {}
 
 RankRuntime::~RankRuntime() {
-  process_.remove(*this);
   if (operations_ == nullptr) return;
   // Nothing moves bytes any more.
   const Status destroyed = Status::in_any_case(Code::aborted, "the communicator was destroyed");
@@ -55,20 +53,16 @@ RankRuntime::~RankRuntime() {
 
 Status RankRuntime::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(failure_);
-  if (Status begun = engine_.start(options_.self, std::move(met), *this); !begun.ok()) {
+  if (Status begun = job_.start(std::move(met)); !begun.ok()) {
     engine_.halt();  // some links may be there already, and nobody hears their events
     return begun;
   }
-  idle_nics_from_ = clock_.now() + kIdleNicsAfter;
   comm_id_ = make_comm_id(options_.job, engine_.job().ranks());
   std::vector<MessagePort*> ports;
   for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
     Link* link = engine_.link(Rank(peer));
     ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
   }
-  fault_reporter_ = std::make_unique<FaultReporter>(
-      engine_, clock_, [this](size_t place) { observer_.on_verdict(place); });
-  drains_ = std::make_unique<Drains>(engine_, clock_, options_.drain_registry);
   if (!options_.plan_hosts.empty()) {
     other_hosts_ =
         std::make_unique<JobMap>(options_.self, engine_.job().ranks(), options_.plan_hosts);
@@ -140,40 +134,16 @@ uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad, int cont
   return number;
 }
 
-void RankRuntime::turn() {
-  // Before the start it accepts no connection.
-  if (!started() || halted()) return engine_.progress();
-  observer_.on_turn();
-  engine_.progress();
-  // Not before the pass: it delivers the messages that arrived ahead of a goodbye.
-  check_departed();
-  fault_reporter_->progress(ended_);
-  const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
+void RankRuntime::progress(TimeNs now) {
   waits_->progress(now);
-  drains_->progress(now);
   if (views_ != nullptr) views_->progress(now);
   rank_status_->progress(now);
-  if (!idle_nics_told_ && knows_idle_nics(now)) tell_idle_nics();
-  observer_.on_turn_end();
-}
-
-// Once: a NIC that serves later needs no line, and one that fails has its verdict. It needs no
-// wake-up of its own.
-void RankRuntime::tell_idle_nics() {
-  idle_nics_told_ = true;
-  for (const IdleNic& idle : find_idle_nics(engine_)) R2CCL_LOG(warn, "%s", idle.text.c_str());
+  observer_.on_pass_end();
 }
 
 TimeNs RankRuntime::next_timeout() {
-  if (!started() || halted()) return engine_.next_timeout();
-  return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(), waits_->next_timeout(),
-                   drains_->next_timeout(), rank_status_->next_timeout(),
+  return std::min({waits_->next_timeout(), rank_status_->next_timeout(),
                    views_ == nullptr ? kNever : views_->next_timeout()});
-}
-
-bool RankRuntime::busy() const {
-  if (!started() || halted()) return false;
-  return !operations_->idle_but_local() || !cost_meter_->idle() || engine_.has_unsent();
 }
 
 void RankRuntime::begin_goodbye() {
@@ -229,17 +199,12 @@ std::vector<Rank> RankRuntime::goodbyes_missing() const {
 }
 
 void RankRuntime::on_path_event(const PathEvent& event) {
-  // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
-  if (!leaving_ && failure_.ok()) fault_reporter_->on_path_event(event);
   if (views_ != nullptr) views_->on_change();
   observer_.on_path_event(event);
 }
 
 void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
-  // After a failure processes end as they like, too.
-  fault_reporter_->on_peer_gone(peer, failure_.ok() ? end : PeerEnd::goodbye);
   const auto index = static_cast<size_t>(peer.value());
-  ended_[index] = true;
   if (views_ != nullptr) views_->on_gone(peer, end == PeerEnd::goodbye);
   observer_.on_peer_end(peer, end);
   switch (end) {
@@ -257,7 +222,7 @@ void RankRuntime::on_goodbye(Rank peer) {
   if (views_ != nullptr) views_->on_gone(peer, true);
   if (leaving_) return;
   const auto index = static_cast<size_t>(peer.value());
-  departed_[index] = ended_[index] = any_departed_ = true;
+  departed_[index] = any_departed_ = true;
   answer_departed();
 }
 
@@ -280,26 +245,10 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
       return on_failure_notice(peer, body);
     case NoticeKind::calls:
       return waits_->on_notice(peer, body);
-    case NoticeKind::observation:
-      return fault_reporter_->on_observation(peer, body);
-    case NoticeKind::verdict:
-      return fault_reporter_->on_verdict(peer, body);
-    case NoticeKind::vouch:
-      return fault_reporter_->on_vouch(peer, body);
-    case NoticeKind::probe_request:
-      return fault_reporter_->on_probe_request(peer, body);
-    case NoticeKind::probe_answer:
-      return fault_reporter_->on_probe_answer(peer, body);
-    case NoticeKind::losses:
-      return fault_reporter_->on_losses(peer, body);
     case NoticeKind::status_request:
       return rank_status_->on_request(peer, body);
     case NoticeKind::status:
       return rank_status_->on_answer(peer, body);
-    case NoticeKind::drain_question:
-      return drains_->on_question(peer, body);
-    case NoticeKind::drain_answer:
-      return drains_->on_answer(peer, body);
     case NoticeKind::view:
       if (views_ != nullptr) views_->on_message(peer, body);
       return;
@@ -311,7 +260,15 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::address:
     case NoticeKind::drained:
     case NoticeKind::silent:
-      return;  // the engine's
+    case NoticeKind::observation:
+    case NoticeKind::verdict:
+    case NoticeKind::vouch:
+    case NoticeKind::probe_request:
+    case NoticeKind::probe_answer:
+    case NoticeKind::losses:
+    case NoticeKind::drain_question:
+    case NoticeKind::drain_answer:
+      return;  // the engine's, or the job's
   }
   R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(notice[0]),
             peer.value());

@@ -3,8 +3,8 @@
 // both run the same code.
 //
 // Single-threaded: no thread, no lock and no clock in here. It is a member of the process's engine,
-// which has clock and transport and gives it its turns. Operations end by callbacks, from inside
-// turn(), fail(), abort() or the call that starts them.
+// which has clock and transport and gives it its passes. Operations end by callbacks, from inside
+// progress(), fail(), abort() or the call that starts them.
 //
 // The class has more than 40 functions because each kind of event from the engine ends here and
 // each part has an accessor; the parts hold all the state that can be held apart.
@@ -21,12 +21,10 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "runtime/admin/drains.h"
 #include "runtime/collective/cost_meter.h"
 #include "runtime/collective/operations.h"
-#include "runtime/diagnosis/fault_reporter.h"
-#include "runtime/engine/progress_engine.h"
 #include "runtime/failure_notice.h"
+#include "runtime/job.h"
 #include "runtime/link/user_memory.h"
 #include "runtime/rank_waits.h"
 #include "runtime/views/rank_views.h"
@@ -67,10 +65,10 @@ struct RankOptions {
 class RankObserver {
  public:
   virtual ~RankObserver() = default;
-  // A turn begins: its events have been read, and nothing else has happened in it. The time to
+  // A pass begins: its events have been read, and nothing else has happened in it. The time to
   // start operations.
-  virtual void on_turn() {}
-  virtual void on_turn_end() {}
+  virtual void on_pass() {}
+  virtual void on_pass_end() {}
   virtual void on_path_event(const PathEvent&) {}
   virtual void on_notice(Rank, std::span<const std::byte>) {}
   virtual void on_peer_end(Rank, PeerEnd) {}
@@ -80,7 +78,7 @@ class RankObserver {
   virtual void on_failure(const Status&) {}
 };
 
-class RankRuntime final : private EngineObserver, private ProcessEngine::Member {
+class RankRuntime final : private JobPart {
  public:
   // Memory of a call's buffers that cannot be touched. Then the rank fails, and the call with it:
   // this rank cannot do its part, and the others must not wait for it.
@@ -95,9 +93,9 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
 
   // --- the start: open(), describe() and start(), in this order ---
   // Finds the NICs and listens on each. Fails when there is none to use.
-  Status open() { return engine_.open(); }
+  Status open() { return job_.open(); }
   // Fills in this rank's NICs and listeners.
-  void describe(RankInfo& info) const { engine_.describe(info); }
+  void describe(RankInfo& info) const { job_.describe(info); }
   // Builds the links to the ranks that were met; they connect in progress(). Everything below is
   // legal once this has returned Ok.
   Status start(MetJob met);
@@ -121,7 +119,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // Ends the calls of this rank, though some are unfinished. If the calls of two ranks can never
   // match, the job fails.
   void close_calls() { waits_->close(); }
-  bool leaving() const { return leaving_; }
+  bool leaving() const override { return leaving_; }
   // A caller waits in this communicator for long, or no more. As long as one does, the ranks of
   // this process in other communicators answer the goodbye of a rank that has left.
   void set_caller_waits(bool waits);
@@ -135,7 +133,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   // be half-way through a change, so nothing of it runs any more, and needs no memory itself: the
   // operations end, and the engine halts and tells the peers with what start() has reserved.
   void fail_by_exception(const std::exception& error) noexcept;
-  // Legal after that are: the rest of this paragraph, reports, turns and the destructor.
+  // Legal after that are: the rest of this paragraph, reports, passes and the destructor.
   bool halted() const { return engine_.halted(); }
   // Returns Ok, or the cause that ended the rank.
   const Status& failure() const { return failure_; }
@@ -148,8 +146,8 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   ProgressEngine& engine() { return engine_; }
   const Operations& operations() const { return *operations_; }
   Operations& operations() { return *operations_; }
-  FaultReporter& fault_reporter() { return *fault_reporter_; }
-  Drains& drains() { return *drains_; }
+  FaultReporter& fault_reporter() { return job_.fault_reporter(); }
+  Drains& drains() { return job_.drains(); }
   RankWaits& waits() { return *waits_; }
   const RankViews* views() const { return views_.get(); }  // null: plans follow no views
   RankStatus& status() { return *rank_status_; }
@@ -157,7 +155,7 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   const Clock& clock() const { return clock_; }
   TimeNs started_at() const { return started_at_; }
   // Returns whether the paths have had the time to come up.
-  bool knows_idle_nics(TimeNs now) const { return now >= idle_nics_from_; }
+  bool knows_idle_nics(TimeNs now) const { return job_.knows_idle_nics(now); }
   // Tells communicators apart; the same on all ranks, and public.
   uint64_t comm_id() const { return comm_id_; }
   // A rank in words, for messages.
@@ -180,19 +178,20 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   void check_departed();
   void refuse_buffer(const BufferUse& use, const BadMemory& bad);
 
-  // ProcessEngine::Member
-  Rank self() const override { return options_.self; }
-  void turn() override;
+  // JobPart
+  void begin_pass() override { observer_.on_pass(); }
+  // Not before the links' pass: it delivers the messages that arrived ahead of a goodbye.
+  void after_links() override { check_departed(); }
+  void progress(TimeNs now) override;
   TimeNs next_timeout() override;
-  bool busy() const override;
-  void on_nics_changed() override { engine_.on_nics_changed(); }
+  bool busy() const override { return !operations_->idle_but_local() || !cost_meter_->idle(); }
+  bool failed() const override { return !failure_.ok(); }
   uint64_t caller_waits_in() const override { return caller_waits_ ? comm_id_ : 0; }
   void on_caller_waits() override { answer_departed(); }
   void on_exception(const std::exception& error) noexcept override { fail_by_exception(error); }
-  void tell_idle_nics();
+  void on_verdict(size_t place) override { observer_.on_verdict(place); }
   bool started() const { return rank_status_ != nullptr; }
 
-  // EngineObserver
   void on_path_event(const PathEvent& event) override;
   void on_notice(Rank peer, std::span<const std::byte> bytes) override;
   void on_goodbye(Rank peer) override;
@@ -206,14 +205,11 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
   const Clock& clock_;
   RankObserver& observer_;
   const TimeNs started_at_;
-  TimeNs idle_nics_from_ = kNever;  // a NIC that has not served by then is idle
-  bool idle_nics_told_ = false;
   uint64_t comm_id_ = 0;
-  ProgressEngine engine_;
+  Job job_;
+  ProgressEngine& engine_;  // the job's
   // From start() on; each may use those before it.
   std::unique_ptr<JobMap> other_hosts_;  // null: options_.plan_hosts is empty
-  std::unique_ptr<FaultReporter> fault_reporter_;
-  std::unique_ptr<Drains> drains_;
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<RankViews> views_;  // null: options_.views is false
   std::unique_ptr<CostMeter> cost_meter_;
@@ -222,7 +218,6 @@ class RankRuntime final : private EngineObserver, private ProcessEngine::Member 
 
   std::vector<bool> departed_;  // ranks that said goodbye
   bool any_departed_ = false;
-  std::vector<bool> ended_;     // these, and ranks that ended otherwise
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls
   bool caller_waits_ = false;

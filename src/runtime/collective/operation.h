@@ -16,7 +16,7 @@
 namespace r2ccl {
 
 struct Operation {
-  // Called once, from inside a turn, a failure or the call that starts the operation; not called if
+  // Called once, from inside a pass, a failure or the call that starts the operation; not called if
   // there is no memory to start it.
   using Done = std::function<void(const Status&)>;
 

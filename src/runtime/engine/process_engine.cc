@@ -67,7 +67,7 @@ void ProcessEngine::progress(TimeNs timeout_ns) {
     Member& member = *members_[(first_ + i) % count];
     const LogRank label(member.self().value());
     try {
-      member.turn();
+      member.progress();
     } catch (const std::exception& error) {
       member.on_exception(error);
     }

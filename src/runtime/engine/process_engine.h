@@ -2,9 +2,9 @@
 // the account of each NIC, and the buffers of the driving thread. Each communicator's RankRuntime
 // is a member of it.
 //
-// A turn waits for events once, dispatches them, and then lets each member do the work that is due.
-// Members have no order among them: each turn begins with another one, and a member's share of a
-// turn is bounded, so that none starves. An exception in one member never reaches the others.
+// A pass waits for events once, dispatches them, and then lets each member do the work that is due.
+// Members have no order among them: each pass begins with another one, and a member's share of a
+// pass is bounded, so that none starves. An exception in one member never reaches the others.
 //
 // Single-threaded, as all that it drives: it belongs to the driving thread, or to an actor of the
 // simulation.
@@ -29,9 +29,9 @@ class ProcessEngine final : private EventHandler {
  public:
   class Member : public HandlerOwner {
    public:
-    // Does all that is due, after the events of this turn.
-    virtual void turn() = 0;
-    // Returns when the next turn is due if nothing happens: absolute.
+    // Does all that is due, after the events of this pass.
+    virtual void progress() = 0;
+    // Returns when the next pass is due if nothing happens: absolute.
     virtual TimeNs next_timeout() = 0;
     // Returns whether an operation is unfinished, or bytes wait to be sent.
     virtual bool busy() const = 0;
@@ -43,12 +43,12 @@ class ProcessEngine final : private EventHandler {
     virtual void on_caller_waits() = 0;
   };
 
-  // `on_polled`: called once in each turn, after its events and before the members; may be empty.
+  // `on_polled`: called once in each pass, after its events and before the members; may be empty.
   // `spins`: waits for operations may spin (spin_wait.h). Transport and clock must outlive this.
   ProcessEngine(Transport& transport, const Clock& clock, std::function<void()> on_polled = {},
                 bool spins = false);
 
-  // A member joins and leaves between two turns, or from inside on_polled.
+  // A member joins and leaves between two passes, or from inside on_polled.
   void add(Member& member);
   void remove(Member& member);
   size_t member_count() const { return members_.size(); }
@@ -60,9 +60,9 @@ class ProcessEngine final : private EventHandler {
   // Returns whether a caller waits in any other communicator.
   bool caller_waits_outside(uint64_t comm) const;
 
-  // Runs one turn; waits up to `timeout_ns` for events.
+  // Runs one pass; waits up to `timeout_ns` for events.
   void progress(TimeNs timeout_ns);
-  // Returns when the next turn is due if nothing happens: absolute.
+  // Returns when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout() const;
   bool busy() const;
   // An exception outside any member fails every member.
@@ -71,7 +71,7 @@ class ProcessEngine final : private EventHandler {
   Transport& transport() { return transport_; }
   const Clock& clock() const { return clock_; }
   Reactor& reactor() { return reactor_; }
-  // Returns when this turn's events were read: later bytes have not been read.
+  // Returns when this pass's events were read: later bytes have not been read.
   TimeNs polled_at() const { return polled_at_; }
   // Returns the accounts of the NICs of this host. They are the same for all members, so that all
   // of them together do not fill the queue of a NIC.
@@ -94,7 +94,7 @@ class ProcessEngine final : private EventHandler {
   Reactor reactor_;
   SpinWait spin_wait_;
   std::vector<Member*> members_;
-  size_t first_ = 0;  // the member that begins the next turn
+  size_t first_ = 0;  // the member that begins the next pass
   TimeNs polled_at_ = 0;
   Reactor::Registration nic_events_;  // there while there is a member
 };

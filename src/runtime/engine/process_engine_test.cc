@@ -28,9 +28,9 @@ class Member final : public ProcessEngine::Member {
 
  private:
   Rank self() const override { return rank_; }
-  void turn() override {
+  void progress() override {
     order_ += std::to_string(rank_.value());
-    if (throws) throw std::runtime_error("turn");
+    if (throws) throw std::runtime_error("pass");
   }
   TimeNs next_timeout() override { return due; }
   bool busy() const override { return false; }
@@ -68,7 +68,7 @@ class ProcessEngineOfThree : public testing::Test {
 };
 
 TEST_F(ProcessEngineOfThree, EachTurnBeginsWithAnotherMember) {
-  for (int turn = 0; turn < 4; ++turn) process_.progress(0);
+  for (int pass = 0; pass < 4; ++pass) process_.progress(0);
   EXPECT_EQ(order_, ".012.120.201.012");
 }
 
@@ -95,7 +95,7 @@ TEST_F(ProcessEngineOfThree, AnExceptionInATurnReachesItsMemberOnly) {
   second_.throws = true;
   process_.progress(0);
   EXPECT_EQ(order_, ".012");
-  EXPECT_EQ(second_.error, "turn");
+  EXPECT_EQ(second_.error, "pass");
   EXPECT_TRUE(first_.error.empty());
   EXPECT_TRUE(third_.error.empty());
 }

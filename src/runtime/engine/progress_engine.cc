@@ -15,7 +15,7 @@
 namespace r2ccl {
 namespace {
 
-// The time after which a turn passes to the other communicators of the process.
+// The time after which the other communicators of the process have their share of a pass.
 constexpr TimeNs kTurnShare = 50 * kMicrosecond;
 // The interval of pings on the other paths of a NIC in doubt.
 constexpr TimeNs kPingInterval = 100 * kMillisecond;

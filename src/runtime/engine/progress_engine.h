@@ -89,13 +89,13 @@ class ProgressEngine final : private LinkHost {
   Transport& transport() override { return shared_.transport(); }
   const RunIdentity& run() const override { return run_; }
 
-  // Runs one pass: does all work that is due, after the events of this turn.
+  // Runs one pass: does all work that is due, after its events.
   void progress();
   // Returns the time when the next pass is due if nothing happens: absolute.
   TimeNs next_timeout();
   // Returns whether chunks wait for a path, or a path for its connection.
   bool has_unsent() const { return !halted() && peers_.has_unsent(); }
-  // Returns whether a link has more to deliver. Then the next turn comes at once.
+  // Returns whether a link has more to deliver. Then the next pass comes at once.
   bool has_more() const { return peers_.has_more(); }
 
   // The state or the address of some NIC may have changed.
@@ -128,7 +128,7 @@ class ProgressEngine final : private LinkHost {
   bool end_told() const { return last_word_.told(); }
 
   // CHECKs the invariants of all links, and the ones between links and NICs. The simulator, where a
-  // process has one rank, calls it after turns of this rank.
+  // process has one rank, calls it after passes of this rank.
   void check_invariants() const;
 
  private:

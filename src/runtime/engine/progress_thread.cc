@@ -76,7 +76,7 @@ void ProgressThread::drive_until_wanted(Lock& lock) {
   hurry_ = false;
   nap_ = kNapMin;
   driven_ = thread_drives_ = true;
-  while (!stop_ && !has_waiters()) turn(kNever, lock);
+  while (!stop_ && !has_waiters()) progress(kNever, lock);
   driven_ = thread_drives_ = false;
   waited_.notify_all();
 }
@@ -84,11 +84,11 @@ void ProgressThread::drive_until_wanted(Lock& lock) {
 void ProgressThread::drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock) {
   R2CCL_CHECK(lock.owns_lock() && !driven_);
   driven_ = true;
-  look_for_waiters();  // what the caller waits for may hold since the last turn
+  look_for_waiters();  // what the caller waits for may hold since the last pass
   while (!stop_ && !waiter.held) {
     const TimeNs left = deadline == kNever ? kNever : deadline - clock_.now();
     if (left <= 0) break;
-    turn(left, lock);
+    progress(left, lock);
     if (has_several_waiters() && !waiter.held) give_way(lock);
   }
   driven_ = false;
@@ -104,11 +104,11 @@ void ProgressThread::give_way(Lock& lock) {
 }
 
 // Work that is posted later, and a later wake-up, end the poller's wait.
-void ProgressThread::turn(TimeNs wait_max, Lock& lock) {
+void ProgressThread::progress(TimeNs wait_max, Lock& lock) {
   R2CCL_CHECK(lock.owns_lock() && driven_);
   const TimeNs wait = posted_ == nullptr && !std::exchange(woken_, false) ? wait_max : 0;
   lock.unlock();
-  guarded([this, wait] { driver_.turn(wait); });
+  guarded([this, wait] { driver_.progress(wait); });
   lock.lock();
   look_for_waiters();
 }
@@ -166,7 +166,7 @@ void ProgressThread::drive_once() {
   Lock lock(mutex_);
   if (driven_ || has_waiters() || stop_) return;
   driven_ = true;
-  turn(0, lock);
+  progress(0, lock);
   driven_ = false;
   give_up_driving();
 }

@@ -30,10 +30,10 @@ class ProgressDriver {
   // Waits until the poller has events or is woken, or something is due, but at most `wait_max`
   // (kNever: no bound); then does all that is due. Calls ProgressThread::run_posted() once, after
   // the wait.
-  virtual void turn(TimeNs wait_max) = 0;
+  virtual void progress(TimeNs wait_max) = 0;
   // Returns whether work is left that must not wait for kReturnTime.
   virtual bool busy() const = 0;
-  // turn() or posted work has thrown. The next turn follows.
+  // progress() or posted work has thrown. The next pass follows.
   virtual void on_exception(const std::exception& error) noexcept = 0;
 };
 
@@ -70,8 +70,8 @@ class ProgressThread final : public RequestDriver {
   void post(std::function<void()> work);
   // Makes the progress thread drive at once, unless a caller drives.
   void hand_over();
-  // Unless another thread drives: drives for one turn, without a wait. If work is left then, the
-  // progress thread goes on at once. A small operation often ends in this turn, or at least its
+  // Unless another thread drives: drives for one pass, without a wait. If work is left then, the
+  // progress thread goes on at once. A small operation often ends in this pass, or at least its
   // bytes leave; to wake the thread costs more than either.
   void drive_once();
   // Returns when `work` has run in the driving thread. Requires running().
@@ -81,7 +81,7 @@ class ProgressThread final : public RequestDriver {
   bool stopped() override;
   void wake() override;
 
-  // From inside turn().
+  // From inside progress().
   void run_posted();
 
  private:
@@ -103,7 +103,7 @@ class ProgressThread final : public RequestDriver {
   void run();
   void drive_until_wanted(Lock& lock);
   void drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock);
-  void turn(TimeNs wait_max, Lock& lock);
+  void progress(TimeNs wait_max, Lock& lock);
   void enqueue(Posted& posted);
   void forget(const Posted& posted);
   bool has_waiters() const { return waiters_ != nullptr; }
@@ -124,7 +124,7 @@ class ProgressThread final : public RequestDriver {
   bool stop_ = false;
   bool driven_ = false;             // some thread drives
   bool thread_drives_ = false;      // implies driven_: it is the progress thread
-  bool woken_ = false;              // the next turn must not wait
+  bool woken_ = false;              // the next pass must not wait
   Posted* posted_ = nullptr;        // oldest first
   Posted* posted_last_ = nullptr;   // valid unless posted_ is null
   Waiter* waiters_ = nullptr;       // one of them drives, or will

@@ -68,17 +68,17 @@ class Driver final : public ProgressDriver {
   ~Driver() override { thread_.stop(); }
   ProgressThread& thread() { return thread_; }
   // The driving thread's, as all that a rank does.
-  int turns = 0;
+  int passes = 0;
   std::thread::id driven_by;
   bool has_work = false;
   std::string error;
 
  private:
-  void turn(TimeNs wait_max) override {
+  void progress(TimeNs wait_max) override {
     poller_.wait({}, wait_max);
     driven_by = std::this_thread::get_id();
     thread_.run_posted();
-    ++turns;
+    ++passes;
   }
   bool busy() const override { return has_work; }
   void on_exception(const std::exception& thrown) noexcept override { error = thrown.what(); }
@@ -182,15 +182,15 @@ TEST(ProgressThread, OneOfSeveralCallersDrivesForAll) {
   std::vector<std::thread> callers;
   for (int i = 0; i < kCallers; ++i) {
     callers.emplace_back([&] {
-      for (int turn = 0; turn < 200; ++turn) driver.thread().call([&held] { ++held; });
+      for (int pass = 0; pass < 200; ++pass) driver.thread().call([&held] { ++held; });
     });
   }
   for (std::thread& caller : callers) caller.join();
   driver.thread().call([&] { EXPECT_EQ(held, kCallers * 200); });
 }
 
-// Runs two callers at once until one of them has driven `turns` turns beside the other.
-void wait_beside_another(Driver& driver, int turns) {
+// Runs two callers at once until one of them has driven `passes` passes beside the other.
+void wait_beside_another(Driver& driver, int passes) {
   std::atomic<bool> over = false;
   std::atomic<bool> begun = false;
   std::thread other([&] {
@@ -203,7 +203,7 @@ void wait_beside_another(Driver& driver, int turns) {
   });
   while (!begun) std::this_thread::yield();
   int seen = 0;
-  driver.thread().wait_until([&] { return ++seen > turns; }, kNever);
+  driver.thread().wait_until([&] { return ++seen > passes; }, kNever);
   over = true;
   driver.thread().wake();
   other.join();
@@ -215,9 +215,9 @@ TEST(ProgressThread, ADriverGivesTheCoreAwayAfterEachTurnWhileOthersWait) {
   Driver driver(poller, [&] { ++yields; });
   wait_beside_another(driver, 100);
   EXPECT_GE(yields, 90);
-  int turns = 0;
+  int passes = 0;
   const int before = yields;
-  driver.thread().wait_until([&] { return ++turns > 100; }, kNever);
+  driver.thread().wait_until([&] { return ++passes > 100; }, kNever);
   EXPECT_EQ(yields, before) << "a lone caller";
 }
 
@@ -264,9 +264,9 @@ TEST(ProgressThread, AWakeUpCountsForTheNextTurnWhereNobodyDrives) {
   SystemClock clock;
   const TimeNs begin = clock.now();
   int before = 0;
-  driver.thread().call([&] { before = driver.turns + 1; });  // this turn counts after its work
+  driver.thread().call([&] { before = driver.passes + 1; });  // this pass counts after its work
   driver.thread().wake();
-  driver.thread().wait_until([&] { return driver.turns > before; }, kBound);
+  driver.thread().wait_until([&] { return driver.passes > before; }, kBound);
   EXPECT_LT(clock.now() - begin, kBound);
 }
 

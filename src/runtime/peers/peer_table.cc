@@ -8,7 +8,7 @@
 namespace r2ccl {
 namespace {
 
-// Bounds the turns of each link in one pass: completions post more work, which completes.
+// Bounds the passes of each link in one pass: completions post more work, which completes.
 constexpr int kRoundsMax = 64;
 
 }  // namespace
@@ -41,7 +41,7 @@ void PeerTable::progress(TimeNs now, TimeNs share, PauseMeter& pauses) {
       unsent_links_ -= slot.unsent ? 1 : 0;
       slot.unsent = link.has_unsent();
       unsent_links_ += slot.unsent ? 1 : 0;
-      // A marked link has another turn before any deadline.
+      // A marked link has another pass before any deadline.
       if (!link.wants_progress()) schedule_.set_deadline(*next, link.next_timeout(now));
     }
   }

@@ -38,8 +38,8 @@ class PeerTable {
   void wake(Rank peer) { schedule_.mark(index(peer)); }
   // Marks each link whose deadline has come.
   void mark_due(TimeNs now) { schedule_.mark_due(now); }
-  // Gives their turns to the links that have work, for about `share` at most. A link compensates
-  // for the pauses since its last turn before it does anything else, so a pause costs nothing for
+  // Lets the links that have work do it, for about `share` at most. A link compensates
+  // for the pauses since its last pass before it does anything else, so a pause costs nothing for
   // the links that have no work.
   void progress(TimeNs now, TimeNs share, PauseMeter& pauses);
   // Returns whether a link has more to do at once.
@@ -49,13 +49,13 @@ class PeerTable {
   // Returns the earliest time when a link has work if nothing happens.
   TimeNs next_deadline() const { return schedule_.next_deadline(); }
 
-  // CHECKs the links, and their marks and deadlines: none may wait for work that no turn does.
+  // CHECKs the links, and their marks and deadlines: none may wait for work that no pass does.
   void check_invariants() const;
 
  private:
   struct Slot {
     std::unique_ptr<Link> link;
-    // Its last turn.
+    // Its last pass.
     TimeNs at = 0;
     TimeNs pauses = 0;  // that it has compensated for
     bool unsent = false;
@@ -67,7 +67,7 @@ class PeerTable {
   BusyLinks busy_links_;
   std::vector<Slot> slots_;   // by rank
   std::vector<Link*> links_;  // those of slots_
-  size_t unsent_links_ = 0;   // that had unsent chunks after their last turn
+  size_t unsent_links_ = 0;   // that had unsent chunks after their last pass
 };
 
 }  // namespace r2ccl

@@ -45,8 +45,8 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
   for (const auto& each : nodes_) {
     SimRank& one = *each;
     R2CCL_CHECK(one.runtime->start({rank_table, run}).ok());
-    one.actor =
-        world_.add_actor({one.host, [&one] { one.turn(); }, [&one] { return one.next_timeout(); }});
+    one.actor = world_.add_actor(
+        {one.host, [&one] { one.progress(); }, [&one] { return one.next_timeout(); }});
   }
 }
 

@@ -41,7 +41,7 @@ struct SimRank final : RankObserver {
   Drains& drains() { return runtime->drains(); }
 
   // Runs one turn, as the thread of a communicator does.
-  void turn() {
+  void progress() {
     process->progress(0);
     if (in_turn) in_turn();
     // Checks in every turn would take more time than the engine.
