@@ -36,6 +36,38 @@ TEST(LinkSchedule, LeavesALinkBelowTheStartForTheNextRound) {
   EXPECT_EQ(take_all(schedule), (std::vector<size_t>{0}));
 }
 
+// A pass takes the links while these mark each other.
+TEST(LinkSchedule, ALinkMarkedInTheMiddleOfARoundHasItsTurnInItOnlyAhead) {
+  LinkSchedule schedule(130);
+  schedule.mark(64);
+  EXPECT_EQ(schedule.take_marked(0), 64U);
+  for (const size_t link : {64U, 129U, 3U}) schedule.mark(link);
+  EXPECT_EQ(schedule.take_marked(65), 129U);
+  EXPECT_FALSE(schedule.take_marked(130).has_value());
+  EXPECT_EQ(take_all(schedule), (std::vector<size_t>{3, 64}));
+}
+
+TEST(LinkSchedule, ARoundEndsAtTheLastLinkWhereAWordIsFull) {
+  LinkSchedule schedule(64);
+  schedule.mark(0);
+  schedule.mark(63);
+  EXPECT_EQ(schedule.take_marked(1), 63U);
+  EXPECT_FALSE(schedule.take_marked(64).has_value());
+  EXPECT_TRUE(schedule.any_marked());
+}
+
+TEST(LinkSchedule, ALinkWithAMarkAndADueDeadlineHasOneTurn) {
+  LinkSchedule schedule(3);
+  schedule.mark(1);
+  schedule.set_deadline(1, 5);
+  schedule.mark_due(4);
+  schedule.mark_due(5);
+  EXPECT_EQ(take_all(schedule), (std::vector<size_t>{1}));
+  EXPECT_FALSE(schedule.any_marked());
+  schedule.mark_due(5);
+  EXPECT_TRUE(schedule.is_marked(1)) << "the deadline stays until the link has another one";
+}
+
 TEST(LinkSchedule, HasNoDeadlineAtFirst) {
   EXPECT_EQ(LinkSchedule(5).next_deadline(), kNever);
   EXPECT_EQ(LinkSchedule(0).next_deadline(), kNever);
