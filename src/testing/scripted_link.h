@@ -216,6 +216,10 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     reactor_.poll(0);
     reactor_.poll(0);  // the first read after a portion is always blocked
     link_.progress(clock_.now(), idle);
+    take();
+  }
+  // The peer takes the link's bytes, without a pass of the link.
+  void take() {
     for (size_t i = 0; i < peers_.size(); ++i) take(i);
   }
   void pass(TimeNs duration, TimeNs idle = 0) {
@@ -239,6 +243,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   const std::vector<BadMemory>& bad_memory() const { return bad_memory_; }
   // Returns the link's end of the path's data connection.
   ScriptedConnection& data(size_t index) { return *peers_[index].data; }
+  // Returns the link's end of its control stream.
+  ScriptedConnection& control(size_t index) { return *peers_[index].control; }
   const std::vector<std::string>& contradictions() const { return contradictions_; }
 
  private:
