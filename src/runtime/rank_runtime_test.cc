@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -219,6 +220,43 @@ TEST_F(Ranks, ABugInsideARankIsToldAsOne) {
   EXPECT_EQ(rank(1).failure().code(), Code::internal);
   EXPECT_TRUE(within(kSoon, [this] { return all_failed(); }));
   EXPECT_NE(why(0).find("has failed inside r2ccl: a bug"), std::string::npos) << why(0);
+}
+
+RankInfo info_of(int32_t rank, std::vector<NicInfo> nics) {
+  RankInfo info;
+  info.rank = Rank(rank);
+  info.host[0] = static_cast<std::byte>(rank + 1);
+  info.nics = std::move(nics);
+  return info;
+}
+
+// Rank 2 has no NIC, and the link to rank 0 is there already. No part hears its events, and peers
+// must find this rank gone.
+TEST(RankStart, AFailureClosesTheListenersAndEndsTheLinks) {
+  sim::VirtualClock clock;
+  sim::Fabric fabric(1, clock);
+  sim::SimHost& host = fabric.add_host("host");
+  fabric.add_nic(host, {.name = "nic0"});
+  ProcessEngine process(host, clock);
+  RankObserver observer;
+  RankOptions options;
+  options.self = Rank(1);
+  options.rank_count = 3;
+  options.engine.nonce = [] { return std::array<std::byte, kNonceBytes>(); };
+  RankRuntime runtime(process, std::move(options), observer);
+  ASSERT_TRUE(runtime.open().ok());
+  RankInfo own = info_of(1, {});
+  runtime.describe(own);
+  EXPECT_FALSE(host.machine().listeners.empty());
+  NicInfo neighbour = own.nics[0];
+  neighbour.addresses[0].bytes[3] ^= 64;
+  const Status status = runtime.start({{info_of(0, {neighbour}), own, info_of(2, {})}, {}});
+  EXPECT_EQ(status.code(), Code::system);
+  EXPECT_NE(runtime.engine().link(Rank(0)), nullptr);
+  EXPECT_TRUE(runtime.halted());
+  EXPECT_TRUE(host.machine().listeners.empty());
+  process.progress(0);
+  EXPECT_EQ(process.next_timeout(), kNever);
 }
 
 TEST_F(Ranks, TheStatusOfTheJobNamesEveryRankAndWhatACallWaitsFor) {
