@@ -245,23 +245,25 @@ R2CCL_API r2cclResult_t r2cclCommInitEnv(r2cclComm_t* comm, const r2cclConfig_t*
 /* Makes a communicator for each color, of the ranks of comm that give this color (0 or more), in
  * the order of their keys, and of their ranks in comm where keys are equal. Collective over comm. A
  * rank with R2CCL_SPLIT_NOCOLOR takes part too, and gets NULL. Every communicator that this makes
- * is one like any other: it has a secret of its own, lives on when comm ends, can be split, and
- * must be destroyed. All of a process share one engine unless their settings name other NICs.
+ * is one like any other: it lives on when comm ends, can be split, and must be destroyed. It uses
+ * comm's connections and makes none, unless config gives another ifname, oob_ifname or cutoff_ms on
+ * some rank: then all that this call makes have connections of their own.
  *
  * config may be NULL: the new communicator then has comm's settings, but no name. Fields that are
  * set in it replace those.
  *
  * The call is one of the ordered calls on comm, like a collective: it waits for the collectives
  * that this rank has started before. Outstanding operations of comm go on, and need not be
- * complete. It returns when all ranks of the color are connected, within the init bound of config.
+ * complete. It returns when all ranks have called; with connections of its own, when all ranks of
+ * the color are connected, within the init bound of config.
  *
  * An error leaves *newcomm NULL. A wrong argument of one rank is an error on all: it is
  * r2cclInvalidArgument there and r2cclRemoteError, which names the rank, elsewhere; comm stays in
  * use. A rank that dies, aborts comm or makes another call ends comm, and with it this call, on all
- * ranks. A rank that only cannot connect is missing when the init bound passes. Inside a group the
- * call is r2cclInvalidUsage. As with r2cclCommInitRank, a rank that returns early may fail this
- * call of slower ranks, if it then aborts the new communicator, dies, or ends it by a wrong call; a
- * r2cclBarrier on comm afterwards excludes it. */
+ * ranks. Two ranks have at most about a hundred communicators at a time; one more is
+ * r2cclInvalidUsage. Inside a group the call is r2cclInvalidUsage. As with r2cclCommInitRank, a
+ * rank that returns early may fail this call of slower ranks, if it then aborts the new
+ * communicator, dies, or ends it by a wrong call; a r2cclBarrier on comm afterwards excludes it. */
 R2CCL_API r2cclResult_t r2cclCommSplit(r2cclComm_t comm, int color, int key, r2cclComm_t* newcomm,
                                        const r2cclConfig_t* config);
 /* Makes a communicator of the same ranks in the same order, as r2cclCommSplit with one color. Its
@@ -269,6 +271,17 @@ R2CCL_API r2cclResult_t r2cclCommSplit(r2cclComm_t comm, int color, int key, r2c
  * communicator at once may fail this call of slower ranks, as with r2cclCommSplit. */
 R2CCL_API r2cclResult_t r2cclCommDup(r2cclComm_t comm, r2cclComm_t* newcomm,
                                      const r2cclConfig_t* config);
+/* Makes a communicator of some ranks of comm: rank i is ranks[i] of comm. Only these ranks call it,
+ * and they meet nobody: the call returns at once, sends nothing and needs no other rank, as
+ * MPI_Comm_create_group with a tag. All of them must give the same ranks in the same order and the
+ * same name (at most 255 bytes), in any order among their other calls. Calls with the same ranks
+ * and the same name make communicators one after another. A rank that does not make it shows at the
+ * first operation, which waits for that rank and whose timeout names it. config as for
+ * r2cclCommSplit; all ranks must give the same algorithm and reproducible, and its ifname,
+ * oob_ifname and cutoff_ms cannot differ from comm's (r2cclInvalidArgument). */
+R2CCL_API r2cclResult_t r2cclCommCreateGroup(r2cclComm_t comm, const int* ranks, size_t count,
+                                             const char* name, r2cclComm_t* newcomm,
+                                             const r2cclConfig_t* config);
 
 /* Sets *count to the number of ranks. */
 R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);

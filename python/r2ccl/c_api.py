@@ -181,6 +181,8 @@ PROTOTYPES = {
         c_int, [c_void_p, c_int, c_int, c_void_p, c_void_p]),
     "r2cclCommDup": (
         c_int, [c_void_p, c_void_p, c_void_p]),
+    "r2cclCommCreateGroup": (
+        c_int, [c_void_p, c_void_p, c_size_t, c_char_p, c_void_p, c_void_p]),
     "r2cclCommCount": (
         c_int, [c_void_p, c_void_p]),
     "r2cclCommUserRank": (

@@ -52,6 +52,10 @@ class Config:
                             + type(options).__name__)
         return options
 
+    def needs_own_connections(self):
+        """Returns whether a group with these settings cannot use the connections of another."""
+        return any(each is not None for each in (self.ifname, self.oob_ifname, self.cutoff_ms))
+
     def as_struct(self, init_timeout_ms):
         """Returns the r2cclConfig_t."""
         given = {name: value.encode() if isinstance(value, str) else value
@@ -101,6 +105,16 @@ class Communicator:
         self.library.calls.r2cclCommUserRank(handle, ctypes.byref(rank))
         self.library.calls.r2cclCommCount(handle, ctypes.byref(size))
         return Communicator(self.library, handle.value, rank.value, size.value)
+
+    def create_group(self, ranks, name, config, timeout_ms):
+        """Returns a communicator of these ranks of this one, in this order. Only they call it, with
+        the same name, and they meet nobody."""
+        handle = ctypes.c_void_p()
+        given = config.as_struct(timeout_ms)
+        errors.check(self.library, self.library.calls.r2cclCommCreateGroup(
+            self.handle, (ctypes.c_int * len(ranks))(*ranks), len(ranks), name.encode(),
+            ctypes.byref(handle), ctypes.byref(given)))
+        return Communicator(self.library, handle.value, ranks.index(self.rank), len(ranks))
 
     def failure(self):
         """Returns the exception for the error that ended this communicator, or None."""

@@ -77,6 +77,10 @@ class Group:
             if work.is_settled():  # by another thread, since the pop
                 works.pop(key, None)
 
+    def is_open(self):
+        """Returns whether the group has neither ended nor failed."""
+        return self._handle is not None and self._communicator.failure() is None
+
     def _open_handle(self, name):
         if self._handle is None:
             raise closed(name)

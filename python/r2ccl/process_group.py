@@ -145,11 +145,10 @@ def create(options, backend_options=None):
         rendezvous.refuse(store, rank, error)
         raise
     bound_ms = milliseconds(options.timeout)
-    identity = rendezvous.identity(loaded, store, rank, size, config, bound_ms)
-    communicator = threads.interruptible(lambda: Communicator.create(
-        loaded, identity, size, rank, config, bound_ms))
-    rendezvous.forget(store, rank)
     ranks = list(options.global_ranks_in_group)
+    parent = parent_of(ranks, config)
+    communicator = (meet(loaded, store, rank, size, config, bound_ms) if parent is None else
+                    parent.create_group(ranks, options.group_id, config, bound_ms))
     is_default = not ranks  # torch lists none for the group of all
     record = recorder.Recorder(options.group_id, ranks or list(range(size)), rank)
     group = ProcessGroupR2ccl(communicator, store, options.timeout, record)
@@ -157,6 +156,24 @@ def create(options, backend_options=None):
     if is_default:
         group.listeners.start()  # its verdicts are those of all groups
     return group
+
+
+def parent_of(ranks, config):
+    """Returns the communicator of all ranks, whose connections a group of these ranks can use. None
+    for the group of all itself, and for one that must meet."""
+    world = dist.group.WORLD if ranks else None
+    if not isinstance(world, ProcessGroupR2ccl) or config.needs_own_connections():
+        return None
+    return world.open_communicator("new_group") if world.is_open() else None
+
+
+def meet(loaded, store, rank, size, config, bound_ms):
+    """Returns a communicator whose ranks find each other by the store."""
+    identity = rendezvous.identity(loaded, store, rank, size, config, bound_ms)
+    communicator = threads.interruptible(lambda: Communicator.create(
+        loaded, identity, size, rank, config, bound_ms))
+    rendezvous.forget(store, rank)
+    return communicator
 
 
 def other_backends(frame):

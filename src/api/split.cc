@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/calls.h"
+#include "api/child.h"
 #include "api/group.h"
 #include "api/init.h"
 #include "runtime/bootstrap/unique_id.h"
@@ -25,8 +26,12 @@ struct Part {
   int64_t color = 0;
   int64_t key = 0;
   int64_t sound = 0;  // 1: its arguments are valid
+  int64_t apart = 0;  // 1: its settings want links of its own
+  // The settings that the ranks of a communicator must have alike.
+  int64_t algorithm = 0;
+  int64_t reproducible = 0;
 };
-constexpr size_t kPartWords = 4;
+constexpr size_t kPartWords = 7;
 constexpr size_t kIdWords = kUniqueIdBytes / sizeof(int64_t);
 
 const char* name_of(SplitCall call) {
@@ -51,12 +56,13 @@ Result<std::vector<Part>> exchange_parts(Communicator& parent, const Part& mine,
   const auto ranks = static_cast<size_t>(parent.rank_count());
   const auto self = static_cast<size_t>(parent.rank().value());
   Words words(ranks * kPartWords);
-  std::ranges::copy(std::array{mine.call, mine.color, mine.key, mine.sound},
+  std::ranges::copy(std::array{mine.call, mine.color, mine.key, mine.sound, mine.apart,
+                               mine.algorithm, mine.reproducible},
                     &words[self * kPartWords]);
   R2CCL_RETURN_IF_ERROR(exchange(parent, words, view));
   std::vector<Part> parts;
   for (const int64_t* at = words.data(); parts.size() < ranks; at += kPartWords) {
-    parts.push_back({at[0], at[1], at[2], at[3]});
+    parts.push_back({at[0], at[1], at[2], at[3], at[4], at[5], at[6]});
   }
   return parts;
 }
@@ -98,6 +104,33 @@ std::vector<size_t> members_of(const std::vector<Part>& parts, int64_t color) {
   }
   std::ranges::sort(members, {}, [&](size_t rank) { return std::pair(parts[rank].key, rank); });
   return members;
+}
+
+std::string algorithm_text(int64_t value) {
+  return to_string(static_cast<AlgorithmChoice>(value));
+}
+
+// As the ranks of a rendezvous compare them.
+Status check_settings(const std::vector<Part>& parts, const std::vector<size_t>& members) {
+  const size_t first = members.front();
+  const auto differs = [&](const char* what, size_t rank, const std::string& a,
+                           const std::string& b) {
+    return error_of(rank, Code::invalid_usage,
+                    std::string(what) + " differs between ranks: " + text_of(first) + " has " + a +
+                        ", " + text_of(rank) + " has " + b);
+  };
+  for (const size_t rank : members) {
+    const Part& a = parts[first];
+    const Part& b = parts[rank];
+    if (a.algorithm != b.algorithm) {
+      return differs("R2CCL_ALGO", rank, algorithm_text(a.algorithm), algorithm_text(b.algorithm));
+    }
+    if (a.reproducible != b.reproducible) {
+      return differs("R2CCL_REPRODUCIBLE", rank, std::to_string(a.reproducible),
+                     std::to_string(b.reproducible));
+    }
+  }
+  return {};
 }
 
 // Opens the rendezvous of a child in its rank 0. The id that goes to the others has no secret: all
@@ -148,6 +181,38 @@ Result<UniqueId> agree_on_id(Communicator& parent, const Config& config,
   return made.ok() ? std::move(told) : made.status();
 }
 
+std::vector<Rank> ranks_of(const std::vector<size_t>& members) {
+  std::vector<Rank> ranks;
+  for (const size_t rank : members) ranks.emplace_back(static_cast<int32_t>(rank));
+  return ranks;
+}
+
+// Makes the child over the parent's links.
+Result<std::unique_ptr<Communicator>> share(Communicator& parent, CommunicatorOptions options,
+                                            int64_t color, const std::vector<size_t>& members,
+                                            const std::vector<Part>& parts) {
+  const ContextId context = parent.split_context(color);
+  if (members.empty()) return std::unique_ptr<Communicator>();
+  R2CCL_RETURN_IF_ERROR(check_settings(parts, members));
+  return make_child(parent, std::move(options), context, ranks_of(members));
+}
+
+// Makes the child with links of its own. All ranks of the parent take part in the agreement on ids.
+Result<std::unique_ptr<Communicator>> meet(CommObject& object, CommunicatorOptions options,
+                                           const std::vector<size_t>& members) {
+  auto id = agree_on_id(*object.communicator, options.config, members);
+  if (members.empty()) return std::unique_ptr<Communicator>();
+  if (!id.ok()) return id.status();
+  options.job = std::move(id.value().job);
+  options.rendezvous = std::move(id.value().rendezvous);
+  // A rank that fails now never comes to the rendezvous.
+  options.in_vain = [comm = object.weak_from_this()] {
+    const auto living = comm.lock();
+    return living != nullptr ? living->communicator->failure() : Status();
+  };
+  return init_child(std::move(options));
+}
+
 r2cclResult_t split_call(const SplitWish& wish, r2cclComm_t handle, r2cclComm_t* child) {
   const char* function = name_of(wish.call);
   if (child != nullptr) *child = nullptr;
@@ -178,10 +243,15 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
                                             const Status& refused) {
   Communicator& parent = *object.communicator;
   const auto config = child_config(parent.options().config, wish.config);
-  const bool sound = refused.ok() && config.ok();
+  Part mine{static_cast<int64_t>(wish.call), wish.color, wish.key};
+  mine.sound = refused.ok() && config.ok() ? 1 : 0;
+  if (config.ok()) {
+    mine.apart = wants_own_links(parent.options().config, config.value()) ? 1 : 0;
+    mine.algorithm = static_cast<int64_t>(config.value().algo);
+    mine.reproducible = config.value().reproducible ? 1 : 0;
+  }
   View view;
-  const auto parts = exchange_parts(
-      parent, {static_cast<int64_t>(wish.call), wish.color, wish.key, sound ? 1 : 0}, &view);
+  const auto parts = exchange_parts(parent, mine, &view);
   if (!parts.ok()) return parts.status();
   if (const Status same = check_calls(parts.value(), wish.call); !same.ok()) {
     parent.fail(same);
@@ -191,27 +261,16 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
   if (!config.ok()) return config.status().with_context(name_of(wish.call));
   R2CCL_RETURN_IF_ERROR(check_arguments(parts.value(), wish.call));
   const std::vector<size_t> members = members_of(parts.value(), wish.color);
-  auto id = agree_on_id(parent, config.value(), members);
-  if (members.empty()) return std::unique_ptr<Communicator>();
-  if (!id.ok()) return id.status().with_context(name_of(wish.call));
   CommunicatorOptions options;
-  const auto self = static_cast<size_t>(parent.rank().value());
-  const auto place = std::ranges::find(members, self) - members.begin();
-  options.self = Rank(static_cast<int32_t>(place));
-  options.rank_count = static_cast<int32_t>(members.size());
-  options.job = std::move(id.value().job);
-  options.rendezvous = std::move(id.value().rendezvous);
   options.config = config.value();
-  options.plan_costs = parent.plan_costs();
-  std::vector<Rank> ranks;
-  for (const size_t rank : members) ranks.emplace_back(static_cast<int32_t>(rank));
-  options.first_view = parent.view_for(view, ranks);
-  // A rank that fails now never comes to the rendezvous.
-  options.in_vain = [comm = object.weak_from_this()] {
-    const auto living = comm.lock();
-    return living != nullptr ? living->communicator->failure() : Status();
-  };
-  auto made = init_child(std::move(options));
+  if (!members.empty()) {
+    const std::vector<Rank> ranks = ranks_of(members);
+    set_place(options, parent, ranks);
+    options.first_view = parent.view_for(view, ranks);
+  }
+  const bool apart = std::ranges::any_of(parts.value(), [](const Part& p) { return p.apart == 1; });
+  auto made = apart ? meet(object, std::move(options), members)
+                    : share(parent, std::move(options), wish.color, members, parts.value());
   if (!made.ok()) return made.status().with_context(name_of(wish.call));
   return made;
 }

@@ -32,8 +32,20 @@ inline constexpr NicId kNoNic{UINT16_MAX};
 using PathId = StrongId<struct PathTag, uint16_t>;
 // A counter of one path's connections; 0 means never connected.
 using Incarnation = StrongId<struct IncarnationTag, uint32_t>;
+// A communicator within its job; 0 is the first one.
+using ContextId = StrongId<struct ContextTag, uint64_t>;
 // One ordered stream of messages from one rank to another, for one communicator and traffic class.
-using ChannelId = StrongId<struct ChannelTag, uint32_t>;
+using ChannelId = StrongId<struct ChannelTag, uint64_t>;
+// Each context has so many channels, of consecutive numbers from 1 on.
+inline constexpr uint64_t kChannelsOfContext = 4;
+inline constexpr ContextId kContextMax{UINT64_MAX / kChannelsOfContext - 1};
+
+constexpr ChannelId channel_of(ContextId context, uint64_t place) {
+  return ChannelId(kChannelsOfContext * context.value() + 1 + place);
+}
+constexpr ContextId context_of(ChannelId channel) {
+  return ContextId((channel.value() - 1) / kChannelsOfContext);
+}
 // Dense per (channel, directed pair), starting at 0, never reused.
 using MessageNo = StrongId<struct MessageTag, uint64_t>;
 

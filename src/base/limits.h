@@ -56,6 +56,10 @@ inline constexpr uint64_t kMessagesPostedMax = 1024;
 // server keep.
 inline constexpr int32_t kRanksMax = 1 << 16;
 
+// --- communicators ------------------------------------------------------------------------------
+// Bytes of the name by which the members of a group find each other's messages.
+inline constexpr size_t kGroupNameBytesMax = 255;
+
 // --- channels -----------------------------------------------------------------------------------
 // Channels of one link: four for each communicator. Their marks must fit into one control frame.
 inline constexpr size_t kChannelsMax = 512;
@@ -63,6 +67,8 @@ inline constexpr size_t kChannelsMax = 512;
 // ahead by the creation of some communicators, and each channel may hold an eager pool's bytes
 // here.
 inline constexpr size_t kChannelsUnopenedMax = 32;
+// Communicators of one link that are open here.
+inline constexpr size_t kContextsMax = (kChannelsMax - kChannelsUnopenedMax) / 4;
 
 // --- receive credit ---------------------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.

@@ -32,6 +32,10 @@ namespace r2ccl {
   X(notice_once, "a notice is sent only once")                                                    \
   X(one_slot, "a notice replaces an unapplied one about any other subject")                       \
   X(part_early, "goodbye is sent before everything is acknowledged")                              \
+  X(ended_early, "a rank leaves a communicator before its messages have arrived")                 \
+  X(closed_heard, "a chunk of a communicator that has ended is heard")                            \
+  X(forget_at_once, "a channel is forgotten while copies of its chunks are under way")            \
+  X(early_lost, "a notice for a communicator that is not made yet is lost")                       \
   X(never_late, "no path is ever late")                                                           \
   X(suspect_for_ever, "a suspect path neither fails nor is cleared")                              \
   X(accuse_sleepers, "a path is late also when the peer answers on no other")                     \

@@ -9,6 +9,8 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "plan/holdings.h"
+#include "protocol/wire/byte_io.h"
+#include "protocol/wire/crypto.h"
 #include "runtime/bootstrap/tell_hosts_apart.h"
 #include "runtime/rank_report.h"
 #include "runtime/unreached_error.h"
@@ -24,6 +26,9 @@ constexpr TimeNs kAbortBound = 500 * kMillisecond;
 // A rank whose links are up waits this much longer, so that the error of a rank that does not reach
 // a peer comes first: that rank knows both ends and the last attempt.
 constexpr TimeNs kUnreachedSpeakFirst = 1 * kSecond;
+
+// A split communicator has no lower number.
+constexpr uint64_t kContextMin = 1 << 16;
 
 Algorithm algorithm_of(AlgorithmChoice choice) {
   switch (choice) {
@@ -74,6 +79,40 @@ Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<Proce
   std::unique_ptr<Communicator> made(new Communicator(std::move(driver), options));
   R2CCL_RETURN_IF_ERROR(made->connect(meeting));
   return made;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create_child(Communicator& parent,
+                                                                 const CommunicatorOptions& options,
+                                                                 ContextId context,
+                                                                 std::span<const Rank> members) {
+  const LogRank label(options.self.value());
+  std::unique_ptr<Communicator> made(new Communicator(parent.driver_, options));
+  log_begin(options);
+  R2CCL_RETURN_IF_ERROR(made->join(parent, context, members));
+  made->ask([&] { log_start(options, *made->runtime_); });
+  return made;
+}
+
+Status Communicator::join(Communicator& parent, ContextId context, std::span<const Rank> members) {
+  Status joined;
+  call([&] {
+    runtime_ = std::make_unique<RankRuntime>(*parent.runtime_, rank_options(options_),
+                                             static_cast<RankObserver&>(*this));
+    std::vector<Rank> peers;
+    for (const Rank rank : members) peers.push_back(parent.runtime_->members().peer_of(rank));
+    joined = runtime_->join(context, std::move(peers));
+    if (!joined.ok()) return;
+    open_status(options_, *runtime_);
+    started_ = true;
+  });
+  return joined.ok() ? failure_at_start() : joined;
+}
+
+// Calls that differ are those of ranks that have returned from the start: on this rank, too, the
+// next call fails.
+Status Communicator::failure_at_start() const {
+  const Status failed = failure();
+  return failed.code() == Code::invalid_usage ? Status() : failed;
 }
 
 void Communicator::ask(const std::function<void()>& work) {
@@ -138,10 +177,7 @@ Status Communicator::connect(Transport& meeting) {
     return joined;
   }
   ask([this] { log_start(options_, *runtime_); });
-  const Status failed = failure();
-  // Calls that differ are those of ranks that have returned from here: on this rank, too, the next
-  // call fails.
-  return failed.code() == Code::invalid_usage ? Status() : failed;
+  return failure_at_start();
 }
 
 // Joins the engine of the process, and listens on the NICs.
@@ -295,6 +331,41 @@ Status Communicator::exchange(std::span<int64_t> words, View* view, std::string 
   return request->status();
 }
 
+// A hash of public values that no two communicators of a job have alike.
+ContextId Communicator::context_of(std::span<const std::byte> input) {
+  uint64_t parent = 0;
+  ask([&] { parent = runtime_->comm_id(); });
+  std::vector<std::byte> all;
+  ByteWriter out(all);
+  out.put(parent);
+  out.put_bytes(input);
+  const crypto::Hash hash = crypto::hash("r2ccl communicator id", all);
+  return ContextId(std::max(ByteReader(hash).get<uint64_t>() % kContextMax.value(), kContextMin));
+}
+
+ContextId Communicator::split_context(int64_t color) {
+  std::vector<std::byte> input;
+  ByteWriter out(input);
+  out.put(uint8_t{0});
+  out.put(splits_++);
+  out.put(static_cast<uint64_t>(color));
+  return context_of(input);
+}
+
+ContextId Communicator::group_context(std::span<const Rank> members, std::string_view name) {
+  std::vector<std::byte> input;
+  ByteWriter out(input);
+  out.put(uint8_t{1});
+  out.put(static_cast<uint64_t>(members.size()));
+  for (const Rank rank : members) out.put(static_cast<uint32_t>(rank.value()));
+  out.put_bytes(std::as_bytes(std::span(name)));
+  {
+    const std::lock_guard lock(groups_mutex_);
+    out.put(groups_[crypto::hash("r2ccl group", input)]++);
+  }
+  return context_of(input);
+}
+
 View Communicator::view_for(const View& view, std::span<const Rank> ranks) {
   View mapped;
   ask([&] {
@@ -397,9 +468,8 @@ std::vector<PathInfo> Communicator::paths() {
 std::vector<VerdictInfo> Communicator::verdicts() {
   std::vector<VerdictInfo> infos;
   ask([&] {
-    const FaultReporter& fault_reporter = runtime_->fault_reporter();
-    for (size_t i = 0; i < fault_reporter.verdicts().size(); ++i) {
-      infos.push_back(verdict_info(fault_reporter, i));
+    for (const size_t place : verdicts_of(*runtime_)) {
+      infos.push_back(verdict_info(*runtime_, place));
     }
   });
   return infos;
@@ -417,9 +487,10 @@ Status Communicator::set_verdict_listener(VerdictTeller::Tell tell) {
 }
 
 void Communicator::on_verdict(size_t place) {
-  if (teller_ == nullptr) return;
+  const Verdict& verdict = runtime_->fault_reporter().verdicts()[place];
+  if (teller_ == nullptr || !concerns(*runtime_, verdict)) return;
   try {
-    teller_->post(verdict_info(runtime_->fault_reporter(), place));
+    teller_->post(verdict_info(*runtime_, place));
   } catch (const std::bad_alloc&) {
     R2CCL_LOG(warn, "out of memory: the application is not told of a verdict");
   }

@@ -6,16 +6,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/types.h"
+#include "protocol/wire/crypto.h"
 #include "runtime/collective/request.h"
 #include "runtime/communicator_options.h"
 #include "runtime/process_driver.h"
@@ -33,7 +36,13 @@ class Communicator final : private RankObserver {
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<ProcessDriver> driver,
                                                       Transport& meeting,
                                                       const CommunicatorOptions& options);
-  // Closes the connections. Call finalize() or abort() before.
+  // Makes a communicator of these ranks of `parent`, in this order, over the links of its job;
+  // meets nobody. All of them give the same `context`. `parent` must not end meanwhile.
+  static Result<std::unique_ptr<Communicator>> create_child(Communicator& parent,
+                                                            const CommunicatorOptions& options,
+                                                            ContextId context,
+                                                            std::span<const Rank> members);
+  // The last communicator of a job closes the connections. Call finalize() or abort() before.
   ~Communicator() override;
 
   Rank rank() const { return options_.self; }
@@ -54,6 +63,11 @@ class Communicator final : private RankObserver {
   // Runs an AllReduce of the words in place, for a call that makes communicators of these ranks.
   // Sets *view to the view of its plan, which is the same one on all ranks.
   Status exchange(std::span<int64_t> words, View* view, std::string name);
+  // Returns the context of a communicator that is split off, the same one on all ranks that make
+  // it. All ranks of this communicator call it for each split, in the same order.
+  ContextId split_context(int64_t color);
+  // The same for one of these ranks, which alone call it. Those of the same ranks and name differ.
+  ContextId group_context(std::span<const Rank> members, std::string_view name);
   // Returns the view of a communicator of these ranks, in its order, while this one's is `view`.
   View view_for(const View& view, std::span<const Rank> ranks);
 
@@ -91,10 +105,13 @@ class Communicator final : private RankObserver {
   // The same for work that changes nothing: what it throws is thrown here, and the rank goes on.
   void ask(const std::function<void()>& work);
   Status connect(Transport& meeting);
+  Status join(Communicator& parent, ContextId context, std::span<const Rank> members);
   Status open(RankInfo& info);
   Status start_runtime(MetJob met);
   Status wait_for_links(TimeNs deadline);
   Status measure_costs(TimeNs deadline);
+  Status failure_at_start() const;
+  ContextId context_of(std::span<const std::byte> input);
   Status leave();
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
@@ -111,8 +128,11 @@ class Communicator final : private RankObserver {
   const CommunicatorOptions options_;
   const std::shared_ptr<ProcessDriver> driver_;
   const std::shared_ptr<AwaitedRequests> awaited_;
-  uint64_t awaited_seen_ = 0;  // its change counter
-  bool finalizes_ = false;     // in the driving thread
+  uint64_t awaited_seen_ = 0;                // its change counter
+  uint64_t splits_ = 0;                      // calls of split_context()
+  std::mutex groups_mutex_;                  // guards groups_
+  std::map<crypto::Hash, uint64_t> groups_;  // how many there were, by ranks and name
+  bool finalizes_ = false;                   // in the driving thread
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads

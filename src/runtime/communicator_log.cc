@@ -73,11 +73,11 @@ void log_nics(Transport& transport) {
 
 void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
   if (!log_enabled(LogLevel::info)) return;
-  const JobMap& job = runtime.engine().job();
+  const JobMap& job = runtime.members().map();
   // By host: each pair of NICs once, however many ranks share them.
   std::vector<std::set<std::string>> rails(job.hosts());
   for (const RankInfo& info : job.ranks()) {
-    const Link* link = runtime.engine().link(info.rank);
+    const Link* link = runtime.members().link(info.rank);
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
       const PathSpec& spec = path->spec;

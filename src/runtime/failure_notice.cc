@@ -5,7 +5,6 @@
 #include "base/printable.h"
 #include "protocol/wire/byte_io.h"
 #include "runtime/bootstrap/rank_list_codec.h"
-#include "runtime/link/notice.h"
 
 namespace r2ccl {
 
@@ -21,14 +20,14 @@ FailureKind kind_of(const Failure& failure) {
 
 }  // namespace
 
-Notice encode_failure_notice(const Failure& failure) {
+std::vector<std::byte> encode(const Failure& failure) {
   const std::string text = printable_text(failure.why.message(), kFailureTextBytesMax);
   std::vector<std::byte> body;
   ByteWriter out(body);
   out.put(static_cast<uint8_t>(kind_of(failure)));
   put_ranks(out, failure.why.ranks());
   out.put_bytes(std::as_bytes(std::span(text)));
-  return make_notice(NoticeKind::failure, body);
+  return body;
 }
 
 Failure decode_failure(std::span<const std::byte> body) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "protocol/delivery/notice_ledger.h"
 
 namespace r2ccl {
 
@@ -20,10 +19,9 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
-// The whole notice.
-Notice encode_failure_notice(const Failure& failure);
-
-// `body`: the notice's bytes behind its kind. The ranks may be any numbers.
+// The body of a notice of kind `failure` or `job_failure`.
+std::vector<std::byte> encode(const Failure& failure);
+// The ranks may be any numbers.
 Failure decode_failure(std::span<const std::byte> body);
 
 }  // namespace r2ccl

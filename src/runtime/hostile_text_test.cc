@@ -40,26 +40,20 @@ Bytes spoiled(Bytes frame) {
   return frame;
 }
 
-Bytes without_kind(Bytes notice) {
-  notice.erase(notice.begin());
-  return notice;
-}
-
 TEST(HostileText, IsNotShownByAFailure) {
   for (const Code code : {Code::remote, Code::invalid_usage}) {
-    const Bytes body = spoiled(without_kind(encode_failure_notice({{code, kHonest}}).bytes));
+    const Bytes body = spoiled(encode(Failure{{code, kHonest}}));
     EXPECT_EQ(decode_failure(body), (Failure{{code, kShown}}));
   }
   const Failure departed{{Code::remote, kHonest}, true};
-  EXPECT_EQ(decode_failure(spoiled(without_kind(encode_failure_notice(departed).bytes))),
-            (Failure{{Code::remote, kShown}, true}));
+  EXPECT_EQ(decode_failure(spoiled(encode(departed))), (Failure{{Code::remote, kShown}, true}));
 }
 
 TEST(HostileText, OfAFailureIsBounded) {
   Bytes body(100'000, std::byte{'x'});
   EXPECT_EQ(decode_failure(body).why.message().size(), kFailureTextBytesMax);
-  EXPECT_EQ(encode_failure_notice({{Code::remote, std::string(100'000, 'x')}}).bytes.size(),
-            3 + kFailureTextBytesMax);
+  EXPECT_EQ(encode(Failure{{Code::remote, std::string(100'000, 'x')}}).size(),
+            2 + kFailureTextBytesMax);
 }
 
 TEST(HostileText, IsNotShownByAnObservation) {

@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "runtime/engine/idle_nics.h"
-#include "runtime/link/notice.h"
 
 namespace r2ccl {
 
-Job::Job(ProcessEngine& process, Rank self, const JobOptions& options, JobPart& part)
+Job::Job(ProcessEngine& process, Rank self, const JobOptions& options)
     : process_(process),
       self_(self),
-      part_(part),
       drain_registry_(options.drain_registry),
       engine_(process, *this, options.engine) {
   process_.add(*this);
@@ -27,23 +26,78 @@ Status Job::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(engine_.start(self_, std::move(met), *this));
   const Clock& clock = process_.clock();
   idle_nics_from_ = clock.now() + kIdleNicsAfter;
-  fault_reporter_ = std::make_unique<FaultReporter>(
-      engine_, clock, [this](size_t place) { part_.on_verdict(place); });
+  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock, [this](size_t place) {
+    for (JobPart* part : parts_) part->on_verdict(place);
+  });
   drains_ = std::make_unique<Drains>(engine_, clock, drain_registry_);
   return {};
+}
+
+void Job::add(JobPart& part) {
+  parts_.push_back(&part);
+}
+
+void Job::remove(JobPart& part) {
+  std::erase(parts_, &part);
+}
+
+void Job::close(ContextId context) {
+  const auto place = std::ranges::lower_bound(closed_, context);
+  if (place == closed_.end() || *place != context) closed_.insert(place, context);
+}
+
+void Job::close(ContextId context, Rank peer) {
+  R2CCL_CHECK(is_closed(context));
+  if (Link* link = engine_.link(peer)) link->close(context);
+}
+
+bool Job::is_closed(ContextId context) const {
+  return std::ranges::binary_search(closed_, context);
+}
+
+template <typename Call>
+void Job::for_parts_with(Rank peer, const Call& call) {
+  for (JobPart* part : parts_) {
+    if (const Rank rank = part->rank_of(peer); rank != kNoRank) call(*part, rank);
+  }
+}
+
+template <typename Test>
+bool Job::any_part_with(Rank peer, const Test& test) const {
+  return std::ranges::any_of(parts_, [&](const JobPart* part) {
+    const Rank rank = part->rank_of(peer);
+    return rank != kNoRank && test(*part, rank);
+  });
+}
+
+bool Job::is_new(ContextId context) const {
+  return !is_closed(context) && std::ranges::none_of(parts_, [context](const JobPart* part) {
+    return part->has_context(context);
+  });
+}
+
+bool Job::goes_on_without(const JobPart& part) const {
+  return std::ranges::any_of(parts_, [&](const JobPart* each) {
+    return each != &part && !each->leaving() && !each->failed();
+  });
+}
+
+bool Job::needed_by_others(Rank peer, const JobPart& part) const {
+  return any_part_with(
+      peer, [&](const JobPart& each, Rank rank) { return &each != &part && each.needs(rank); });
 }
 
 void Job::progress() {
   // Before the start it accepts no connection.
   if (!works()) return engine_.progress();
-  part_.begin_pass();
+  for (JobPart* part : parts_) part->begin_pass();
   engine_.progress();
-  part_.after_links();
+  for (JobPart* part : parts_) part->after_links();
   fault_reporter_->progress(ended_);
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
   drains_->progress(now);
   if (!idle_nics_told_ && knows_idle_nics(now)) tell_idle_nics();
-  part_.progress(now);
+  for (JobPart* part : parts_) part->progress(now);
 }
 
 // Once: a NIC that serves later needs no line, and one that fails has its verdict. It needs no
@@ -54,37 +108,100 @@ void Job::tell_idle_nics() {
 }
 
 TimeNs Job::next_timeout() {
-  if (!works()) return engine_.next_timeout();
-  return std::min({engine_.next_timeout(), fault_reporter_->next_timeout(),
-                   drains_->next_timeout(), part_.next_timeout()});
+  TimeNs next = engine_.next_timeout();
+  if (!works()) return next;
+  next = std::min({next, fault_reporter_->next_timeout(), drains_->next_timeout()});
+  for (JobPart* part : parts_) next = std::min(next, part->next_timeout());
+  return next;
+}
+
+bool Job::busy() const {
+  if (!works()) return false;
+  return engine_.has_unsent() ||
+         std::ranges::any_of(parts_, [](const JobPart* part) { return part->busy(); });
+}
+
+bool Job::caller_waits_outside(uint64_t comm) const {
+  return std::ranges::any_of(parts_,
+                             [&](const JobPart* part) { return part->caller_waits_outside(comm); });
+}
+
+void Job::on_caller_waits() {
+  for (JobPart* part : parts_) part->on_caller_waits();
+}
+
+void Job::fail_by_exception(const std::exception& error) noexcept {
+  if (engine_.halted()) return;
+  for (JobPart* part : parts_) part->on_exception(error);
+  engine_.halt();  // first: from the end of an operation on its memory is the caller's
+  for (JobPart* part : parts_) part->on_halted();
 }
 
 void Job::on_path_event(const PathEvent& event) {
   // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
-  if (!part_.leaving() && !part_.failed()) fault_reporter_->on_path_event(event);
-  part_.on_path_event(event);
+  const bool counts = any_part_with(
+      event.peer, [](const JobPart& part, Rank) { return !part.leaving() && !part.failed(); });
+  if (counts) fault_reporter_->on_path_event(event);
+  for_parts_with(event.peer, [&](JobPart& part, Rank) { part.on_path_event(event); });
 }
 
 void Job::on_goodbye(Rank peer) {
-  if (!part_.leaving()) ended_[static_cast<size_t>(peer.value())] = true;
-  part_.on_goodbye(peer);
+  const bool early = any_part_with(peer, [](const JobPart& part, Rank) { return !part.leaving(); });
+  if (early) ended_[static_cast<size_t>(peer.value())] = true;
+  for_parts_with(peer, [](JobPart& part, Rank rank) { part.on_goodbye(rank); });
 }
 
 void Job::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   // After a failure processes end as they like, too.
-  fault_reporter_->on_peer_gone(peer, part_.failed() ? PeerEnd::goodbye : end);
+  const bool missed = any_part_with(peer, [](const JobPart& part, Rank) { return !part.failed(); });
+  fault_reporter_->on_peer_gone(peer, missed ? end : PeerEnd::goodbye);
   ended_[static_cast<size_t>(peer.value())] = true;
-  part_.on_peer_end(peer, end, why);
+  for_parts_with(peer, [&](JobPart& part, Rank rank) { part.on_peer_end(rank, end, why); });
+}
+
+// The memory of a call that has returned is no part's.
+void Job::on_bad_memory(const BadMemory& bad) {
+  const auto user =
+      std::ranges::find_if(parts_, [&](const JobPart* part) { return part->uses(bad); });
+  if (user != parts_.end()) return (*user)->on_bad_memory(bad);
+  for (JobPart* part : parts_) part->on_bad_memory(bad);
+}
+
+void Job::on_contradiction(Rank peer, const std::string& why) {
+  for_parts_with(peer, [&](JobPart& part, Rank rank) { part.on_contradiction(rank, why); });
 }
 
 void Job::on_notice(Rank peer, std::span<const std::byte> bytes) {
-  if (!bytes.empty()) handle(peer, bytes);
-  part_.on_notice(peer, bytes);
+  const NoticeView notice = view_notice(bytes);
+  handle(peer, notice);
+  route(peer, notice, bytes);
 }
 
-void Job::handle(Rank peer, std::span<const std::byte> notice) {
-  const auto body = notice.subspan(1);
-  switch (static_cast<NoticeKind>(notice[0])) {
+void Job::route(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes) {
+  if (notice.kind == NoticeKind::job_failure) {
+    return for_parts_with(peer,
+                          [&](JobPart& part, Rank rank) { part.on_notice(rank, notice, bytes); });
+  }
+  for (JobPart* part : parts_) {
+    const Rank rank = part->rank_of(peer);
+    if (part->has_context(notice.context) && rank != kNoRank) {
+      return part->on_notice(rank, notice, bytes);
+    }
+  }
+  const bool ends = notice.kind == NoticeKind::failure || notice.kind == NoticeKind::ended;
+  if (!is_closed(notice.context)) return early_notices_.keep(peer, notice, bytes);
+  if (ends) close(notice.context, peer);
+}
+
+void Job::hand_over_notices(JobPart& part) {
+  early_notices_.take(
+      [&](ContextId context) { return part.has_context(context); },
+      [&](Rank peer, std::span<const std::byte> bytes) { route(peer, view_notice(bytes), bytes); });
+}
+
+void Job::handle(Rank peer, const NoticeView& notice) {
+  const auto body = notice.body;
+  switch (notice.kind) {
     case NoticeKind::observation:
       return fault_reporter_->on_observation(peer, body);
     case NoticeKind::verdict:
@@ -102,7 +219,7 @@ void Job::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::drain_answer:
       return drains_->on_answer(peer, body);
     default:
-      return;  // the part's, or the engine's
+      return;  // a part's, or the engine's
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "runtime/link/notice.h"
 #include "runtime/rank_runtime.h"
 
 namespace r2ccl {
@@ -17,7 +18,7 @@ bool RankRuntime::fail_here(const Status& why) {
   observer_.on_failure(failure_);
   R2CCL_LOG(warn, "%s: %s", name_of(options_.self).c_str(), why.message().c_str());
   operations_->cancel(failure_);
-  cost_meter_->cancel(failure_);
+  if (cost_meter_ != nullptr) cost_meter_->cancel(failure_);
   return true;
 }
 
@@ -26,11 +27,13 @@ bool RankRuntime::fail_here(const Status& why) {
 void RankRuntime::tell_failure(const Failure& failure) {
   waits_->stop();
   if (views_ != nullptr) views_->stop();
-  const Notice notice = encode_failure_notice(failure);
-  engine_.reserve_end(notice.bytes);
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    Link* link = engine_.link(Rank(peer));
-    if (link != nullptr && !link->peer_ended()) link->send_notice(notice);
+  const std::vector<std::byte> body = encode(failure);
+  if (job_->parts() == 1) reserve_end_of(failure);
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    Link* link = members_->link(Rank(rank));
+    if (link != nullptr && !link->peer_ended()) {
+      members_->tell(Rank(rank), NoticeKind::failure, body);
+    }
   }
 }
 
@@ -38,9 +41,9 @@ void RankRuntime::tell_failure(const Failure& failure) {
 // for the cause. A rank that told of a failure itself needs none, and may have closed already.
 bool RankRuntime::failure_known() const {
   if (halted()) return engine_.end_told();
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    const Link* link = engine_.link(Rank(peer));
-    if (link == nullptr || informed_[static_cast<size_t>(peer)]) continue;
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const Link* link = members_->link(Rank(rank));
+    if (link == nullptr || informed_[static_cast<size_t>(rank)]) continue;
     if (!link->notices_delivered()) return false;
   }
   return true;
@@ -68,14 +71,23 @@ void RankRuntime::fail_departed(const Status& why) {
   tell_failure({remote, true});
 }
 
-void RankRuntime::on_failure_notice(Rank peer, std::span<const std::byte> body) {
-  informed_[static_cast<size_t>(peer.value())] = true;
+// Returns the failure with the ranks of this communicator, and not the numbers of the job.
+Failure RankRuntime::of_members(Failure failure) const {
+  std::vector<Rank> ranks;
+  for (const Rank peer : failure.why.ranks()) {
+    if (engine_.job().has(peer)) ranks.push_back(members_->rank_of(peer));
+  }
+  failure.why = failure.why.with_ranks(std::move(ranks));
+  return failure;
+}
+
+void RankRuntime::on_failure_notice(Rank rank, Failure failure) {
+  informed_[static_cast<size_t>(rank.value())] = true;
   // The two have left each other in order: what happens to that rank later concerns no call here.
-  if (engine_.link(peer)->goodbye_done()) return;
-  Failure failure = decode_failure(body);
+  if (farewells_->done(rank)) return;
   std::vector<Rank> ranks = failure.why.ranks();
   std::erase_if(
-      ranks, [this](Rank rank) { return rank.value() < 0 || rank.value() >= options_.rank_count; });
+      ranks, [this](Rank each) { return each.value() < 0 || each.value() >= options_.rank_count; });
   failure.why = failure.why.with_ranks(std::move(ranks));
   failure.departed ? fail_departed(failure.why) : fail(failure.why);
 }
@@ -94,14 +106,21 @@ void RankRuntime::refuse_buffer(const BufferUse& use, const BadMemory& bad) {
   fail_of({options_.self}, Code::invalid_argument, why);
 }
 
+// All communicators of the job hear it, so it names its ranks by their numbers in the job.
+void RankRuntime::reserve_end_of(Failure failure) {
+  std::vector<Rank> peers;
+  for (const Rank rank : failure.why.ranks()) peers.push_back(members_->peer_of(rank));
+  failure.why = failure.why.with_ranks(std::move(peers));
+  engine_.reserve_end(make_notice(NoticeKind::job_failure, encode(failure)).bytes);
+}
+
 void RankRuntime::reserve_end() {
   const std::string why =
       name_of(options_.self) +
       " has run out of memory: the host, or the limit of this process (ulimit -v, a container's "
       "memory), has no more to give";
   no_memory_ = Status(Code::system, why + on_communicator()).with_ranks({options_.self});
-  engine_.reserve_end(
-      encode_failure_notice({Status(Code::system, why).with_ranks({options_.self})}).bytes);
+  reserve_end_of({Status(Code::system, why).with_ranks({options_.self})});
 }
 
 Status RankRuntime::cause_of(const std::exception& error) noexcept {
@@ -110,15 +129,14 @@ Status RankRuntime::cause_of(const std::exception& error) noexcept {
   try {
     const Status why(Code::internal, name_of(options_.self) + " has failed inside r2ccl: " +
                                          error.what() + on_communicator());
-    engine_.reserve_end(encode_failure_notice({why.with_ranks({options_.self})}).bytes);
+    reserve_end_of({why.with_ranks({options_.self})});
     return why.with_ranks({options_.self});
   } catch (const std::bad_alloc&) {
     return no_memory_;
   }
 }
 
-void RankRuntime::fail_by_exception(const std::exception& error) noexcept {
-  if (halted()) return;
+void RankRuntime::on_exception(const std::exception& error) noexcept {
   if (failure_.ok()) {
     failure_ = cause_of(error);
     if (started()) observer_.on_failure(failure_);
@@ -126,11 +144,12 @@ void RankRuntime::fail_by_exception(const std::exception& error) noexcept {
   if (started()) {
     R2CCL_LOG(warn, "rank %d: %s", options_.self.value(), failure_.message().c_str());
   }
-  engine_.halt();  // first: from the end of an operation on its memory is the caller's
-  if (started()) {
-    operations_->abandon(failure_);
-    cost_meter_->abandon(failure_);
-  }
+}
+
+void RankRuntime::on_halted() noexcept {
+  if (!started()) return;
+  operations_->abandon(failure_);
+  if (cost_meter_ != nullptr) cost_meter_->abandon(failure_);
 }
 
 // A rank that left in order will never take part again: a rank that needs it must be told.

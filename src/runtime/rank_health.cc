@@ -22,13 +22,13 @@ TimeNs one_way_excess(const Path& path, TimeNs shortest) {
   return std::max<TimeNs>(own - shortest, 0);
 }
 
-PathInfo path_info(RankRuntime& rank, const Link& link, const Path& path, TimeNs shortest) {
+PathInfo path_info(RankRuntime& rank, Rank peer, const Path& path, TimeNs shortest) {
   const TimeNs now = rank.clock().now();
   PathInfo info;
-  info.peer = link.peer();
-  info.peer_host = rank.engine().job().host_name(link.peer());
+  info.peer = peer;
+  info.peer_host = rank.members().map().host_name(peer);
   info.nic = path.spec.local_name;
-  info.peer_nic = peer_nic_of(rank, link.peer(), path);
+  info.peer_nic = peer_nic_of(rank, peer, path);
   info.remote = to_string(path.spec.remote);
   info.state = shown_state(path);
   info.drained = path.drained;
@@ -75,7 +75,7 @@ const char* to_string(ShownState state) {
 }
 
 std::string peer_nic_of(RankRuntime& rank, Rank peer, const Path& path) {
-  const auto& nics = rank.engine().job().info(peer).nics;
+  const auto& nics = rank.members().info(peer).nics;
   const NicId nic = path.spec.remote_nic;
   return nic.value() < nics.size() ? nics[nic.value()].name : path.spec.local_name;
 }
@@ -83,31 +83,51 @@ std::string peer_nic_of(RankRuntime& rank, Rank peer, const Path& path) {
 std::vector<PathInfo> path_infos(RankRuntime& rank) {
   std::vector<PathInfo> infos;
   for (int32_t peer = 0; peer < rank.options().rank_count; ++peer) {
-    const Link* link = rank.engine().link(Rank(peer));
+    const Link* link = rank.members().link(Rank(peer));
     if (link == nullptr) continue;
     const TimeNs shortest = shortest_one_way(*link);
     for (const auto& path : link->paths()) {
-      infos.push_back(path_info(rank, *link, *path, shortest));
+      infos.push_back(path_info(rank, Rank(peer), *path, shortest));
     }
   }
   return infos;
 }
 
-VerdictInfo verdict_info(const FaultReporter& fault_reporter, size_t place) {
+bool concerns(RankRuntime& rank, const Verdict& verdict) {
+  const Members& members = rank.members();
+  if (verdict.scope == Scope::rail) return true;
+  if (verdict.scope == Scope::process) return members.rank_of(verdict.process) != kNoRank;
+  const auto on_host = [&](const RankInfo& info) {
+    return rank.engine().job().host_of(members.peer_of(info.rank)) == verdict.faulty.host;
+  };
+  return std::ranges::any_of(members.map().ranks(), on_host);
+}
+
+std::vector<size_t> verdicts_of(RankRuntime& rank) {
+  std::vector<size_t> places;
+  const auto& verdicts = rank.fault_reporter().verdicts();
+  for (size_t i = 0; i < verdicts.size(); ++i) {
+    if (concerns(rank, verdicts[i])) places.push_back(i);
+  }
+  return places;
+}
+
+VerdictInfo verdict_info(RankRuntime& rank, size_t place) {
+  const FaultReporter& fault_reporter = rank.fault_reporter();
   const Verdict& verdict = fault_reporter.verdicts()[place];
   const auto host_of = [&](const NicName& nic) {
     return fault_reporter.job().host_name(size_t{nic.host});
   };
   VerdictInfo info;
   info.place = place;
-  info.rank = verdict.rank;
+  info.rank = rank.members().rank_of(verdict.rank);
   info.scope = verdict.scope;
   info.kind = verdict.kind;
   if (verdict.scope != Scope::rail) info.host = host_of(verdict.faulty);
   info.nic = verdict.faulty.nic;
   if (verdict.scope == Scope::pair) info.peer_host = host_of(verdict.other);
   info.peer_nic = verdict.other.nic;
-  info.process = verdict.scope == Scope::process ? verdict.process : Rank();
+  info.process = verdict.scope == Scope::process ? rank.members().rank_of(verdict.process) : Rank();
   // Without an unacknowledged frame there is nothing to count from.
   if (verdict.detected_us != 0) {
     info.detected = static_cast<TimeNs>(verdict.detected_us) * kMicrosecond;

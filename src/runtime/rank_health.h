@@ -76,7 +76,11 @@ struct VerdictInfo {
   TimeNs wall = 0;
 };
 
-// Requires that there is a verdict at this place.
-VerdictInfo verdict_info(const FaultReporter& fault_reporter, size_t place);
+// Returns whether the verdict is on a host, or a process, of this communicator.
+bool concerns(RankRuntime& rank, const Verdict& verdict);
+// Returns the places of those in the job's list.
+std::vector<size_t> verdicts_of(RankRuntime& rank);
+// Requires that there is a verdict at this place. The ranks are those of the communicator.
+VerdictInfo verdict_info(RankRuntime& rank, size_t place);
 
 }  // namespace r2ccl

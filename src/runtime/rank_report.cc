@@ -132,11 +132,12 @@ void write_in_flight(JsonWriter& out, const RankWaits& waits) {
 
 }  // namespace
 
-void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t count_max) {
-  const size_t count = fault_reporter.verdicts().size();
+void write_verdicts(JsonWriter& out, RankRuntime& rank, size_t count_max) {
+  const std::vector<size_t> places = verdicts_of(rank);
+  const size_t count = places.size();
   out.key("verdicts").begin_array();
   for (size_t i = count - std::min(count, count_max); i < count; ++i) {
-    const VerdictInfo verdict = verdict_info(fault_reporter, i);
+    const VerdictInfo verdict = verdict_info(rank, places[i]);
     out.begin_object()
         .field("rank", verdict.rank.value())
         .field("scope", to_string(verdict.scope))
@@ -182,7 +183,7 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
   out.key("rates").begin_array();
   for (size_t host = 0; !record.view.empty() && host < record.view.hosts().size(); ++host) {
     const auto leader = static_cast<size_t>(rank.views()->leader(host).value());
-    const RankInfo& info = rank.engine().job().ranks()[leader];
+    const RankInfo& info = rank.members().map().ranks()[leader];
     out.begin_object().field("host", info.host_name).key("nics").begin_array();
     const HostRates& rates = record.view.hosts()[host];
     const std::vector<uint16_t>& rails = rank.views()->rails(host);
@@ -201,13 +202,13 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
 
 void write_identity(JsonWriter& out, RankRuntime& rank) {
   const RankOptions& options = rank.options();
-  const JobMap& job = rank.engine().job();
+  const JobMap& job = rank.members().map();
   const TimeNs uptime = rank.clock().now() - rank.started_at();
   out.field("comm", comm_text(rank.comm_id()))
       .field("name", options.name)
       .field("rank", options.self.value())
       .field("ranks", options.rank_count)
-      .field("pid", uint64_t{rank.engine().own_info().pid})
+      .field("pid", uint64_t{job.own_info().pid})
       .field("host", job.host_name(options.self));
   out.key("hosts").begin_array();
   for (size_t host = 0; host < job.hosts(); ++host) out.value(job.host_name(host));
@@ -231,7 +232,7 @@ std::string report_text(RankRuntime& rank) {
   auto info = infos.begin();
   out.key("paths").begin_array();
   for (int32_t peer = 0; peer < rank.options().rank_count; ++peer) {
-    const Link* link = rank.engine().link(Rank(peer));
+    const Link* link = rank.members().link(Rank(peer));
     if (link == nullptr) continue;
     hedged += link->hedged_bytes();
     retransmitted += link->retransmitted_bytes();
@@ -243,7 +244,7 @@ std::string report_text(RankRuntime& rank) {
   out.field("mirrored_bytes", hedged).field("replayed_bytes", retransmitted);
   out.field("log_lines_dropped", log_lines_dropped());
   write_in_flight(out, rank.waits());
-  write_verdicts(out, rank.fault_reporter(), SIZE_MAX);
+  write_verdicts(out, rank, SIZE_MAX);
   out.end_object();
   return out.text();
 }

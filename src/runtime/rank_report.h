@@ -16,6 +16,6 @@ std::string report_text(RankRuntime& rank);
 // The rank, its job and how it is.
 void write_identity(JsonWriter& out, RankRuntime& rank);
 // The latest `count_max` verdicts, oldest first.
-void write_verdicts(JsonWriter& out, const FaultReporter& fault_reporter, size_t count_max);
+void write_verdicts(JsonWriter& out, RankRuntime& rank, size_t count_max);
 
 }  // namespace r2ccl

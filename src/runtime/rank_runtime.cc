@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
 #include "protocol/wire/crypto.h"
@@ -32,65 +33,149 @@ uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankInfo>& rank_
 }  // namespace
 
 RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserver& observer)
-    : process_(process),
-      options_(std::move(options)),
-      clock_(process.clock()),
+    : options_(std::move(options)),
       observer_(observer),
+      job_(std::make_shared<Job>(process, options_.self,
+                                 JobOptions{options_.engine, options_.drain_registry})),
+      engine_(job_->engine()),
+      clock_(process.clock()),
       started_at_(clock_.now()),
-      job_(process, options_.self, {options_.engine, options_.drain_registry},
-           static_cast<JobPart&>(*this)),
-      engine_(job_.engine()),
       departed_(static_cast<size_t>(options_.rank_count)),
-      informed_(static_cast<size_t>(options_.rank_count)) {}
+      informed_(static_cast<size_t>(options_.rank_count)) {
+  job_->add(*this);
+}
+
+RankRuntime::RankRuntime(RankRuntime& parent, RankOptions options, RankObserver& observer)
+    : options_(std::move(options)),
+      observer_(observer),
+      job_(parent.job_),
+      engine_(job_->engine()),
+      clock_(parent.clock_),
+      started_at_(clock_.now()),
+      departed_(static_cast<size_t>(options_.rank_count)),
+      informed_(static_cast<size_t>(options_.rank_count)) {
+  job_->add(*this);
+}
 
 RankRuntime::~RankRuntime() {
-  if (operations_ == nullptr) return;
-  // Nothing moves bytes any more.
   const Status destroyed = Status::in_any_case(Code::aborted, "the communicator was destroyed");
-  operations_->abandon(destroyed);
-  if (cost_meter_ != nullptr) cost_meter_->abandon(destroyed);
+  const bool moves = job_->parts() > 1 && !halted();  // bytes, still
+  if (operations_ != nullptr) {
+    moves ? operations_->cancel(destroyed) : operations_->abandon(destroyed);
+  }
+  if (cost_meter_ != nullptr) {
+    moves ? cost_meter_->cancel(destroyed) : cost_meter_->abandon(destroyed);
+  }
+  job_->remove(*this);
+  if (moves && members_ != nullptr) close_contexts();
+}
+
+// The links keep the channels to a rank that may still send: it has not heard of the end.
+void RankRuntime::close_contexts() {
+  for (uint64_t i = 0; i < contexts(); ++i) {
+    const ContextId context(members_->context().value() + i);
+    job_->close(context);
+    for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+      if (Rank(rank) == options_.self) continue;
+      const bool heard = informed_[static_cast<size_t>(rank)] || farewells_->ended(Rank(rank));
+      if (heard) job_->close(context, members_->peer_of(Rank(rank)));
+    }
+  }
+}
+
+// The measurement of costs has one of its own.
+uint64_t RankRuntime::contexts() const {
+  return cost_meter_ != nullptr ? 2 : 1;
 }
 
 Status RankRuntime::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(failure_);
-  if (Status begun = job_.start(std::move(met)); !begun.ok()) {
+  if (Status begun = job_->start(std::move(met)); !begun.ok()) {
     engine_.halt();  // some links may be there already, and nobody hears their events
     return begun;
   }
-  comm_id_ = make_comm_id(options_.job, engine_.job().ranks());
+  auto members = std::make_unique<Members>(engine_);
+  comm_id_ = make_comm_id(options_.job, members->map().ranks());
+  begin(std::move(members));
+  reserve_end();
+  return {};
+}
+
+Status RankRuntime::check_joinable(Members& members) const {
+  if (halted()) return {Code::remote, "this process takes part in nothing more"};
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const Link* link = members.link(Rank(rank));
+    if (link != nullptr && !link->has_room()) {
+      return {Code::invalid_usage,
+              "a process has at most " + std::to_string(limits::kContextsMax) +
+                  " communicators with another one at a time: destroy those that are not used"};
+    }
+  }
+  return job_->is_new(members.context())
+             ? Status()
+             : Status(Code::internal, "two communicators have the same number");
+}
+
+Status RankRuntime::join(ContextId context, std::vector<Rank> peers) {
+  auto members = std::make_unique<Members>(engine_, context, options_.self, std::move(peers));
+  if (const Status joinable = check_joinable(*members); !joinable.ok()) {
+    const std::vector<std::byte> body = encode(Failure{joinable.with_ranks({options_.self})});
+    for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+      if (Rank(rank) != options_.self) members->tell(Rank(rank), NoticeKind::failure, body);
+    }
+    return joinable;
+  }
+  comm_id_ = context.value();
+  begin(std::move(members));
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const Link* link = members_->link(Rank(rank));
+    if (link == nullptr || !link->peer_end()) continue;
+    on_peer_end(Rank(rank), *link->peer_end(), "before this communicator was made");
+  }
+  job_->hand_over_notices(*this);
+  return {};
+}
+
+void RankRuntime::begin(std::unique_ptr<Members> members) {
+  members_ = std::move(members);
+  farewells_ = std::make_unique<Farewells>(*members_);
   std::vector<MessagePort*> ports;
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    Link* link = engine_.link(Rank(peer));
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    Link* link = members_->link(Rank(rank));
     ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
   }
   if (!options_.plan_hosts.empty()) {
     other_hosts_ =
-        std::make_unique<JobMap>(options_.self, engine_.job().ranks(), options_.plan_hosts);
+        std::make_unique<JobMap>(options_.self, members_->map().ranks(), options_.plan_hosts);
   }
-  const JobMap& job = other_hosts_ != nullptr ? *other_hosts_ : engine_.job();
-  const HostGroups hosts(job.host_numbers());
-  operations_ = std::make_unique<Operations>(options_.self, ports, options_.contexts, hosts,
+  const JobMap& map = other_hosts_ != nullptr ? *other_hosts_ : members_->map();
+  const HostGroups hosts(map.host_numbers());
+  operations_ = std::make_unique<Operations>(options_.self, ports, members_->context(), hosts,
                                              options_.plan_costs);
   if (options_.views) {
-    views_ = std::make_unique<RankViews>(engine_, *operations_, job, options_.first_view, clock_);
+    views_ = std::make_unique<RankViews>(*members_, *operations_, map, options_.first_view, clock_);
   }
-  cost_meter_ = std::make_unique<CostMeter>(
-      options_.self, Operations::first_free_channel(options_.contexts), ports, hosts, clock_,
-      [this](Rank to, std::span<const std::byte> body) {
-        engine_.link(to)->send_notice(make_notice(NoticeKind::costs, body));
-      });
-  // The measurement uses these links, and the plans of jobs of a few hosts do.
-  for (const Rank peer : measured_peers(hosts, ports.size(), options_.self)) {
-    if (options_.data_at_start) ports[static_cast<size_t>(peer.value())]->expect_messages();
-  }
-  waits_ = std::make_unique<RankWaits>(engine_, clock_, *operations_, on_communicator(),
+  if (members_->context() == ContextId()) prepare_measurement(ports, hosts);
+  waits_ = std::make_unique<RankWaits>(*members_, clock_, *operations_, on_communicator(),
                                        [this](const std::string& why, std::vector<Rank> ranks) {
                                          fail_of(std::move(ranks), Code::invalid_usage, why);
                                        });
   handle_mismatches();
-  reserve_end();
   rank_status_ = std::make_unique<RankStatus>(*this);  // last: now it has started
-  return {};
+}
+
+// The measurement uses these links, and the plans of jobs of a few hosts do.
+void RankRuntime::prepare_measurement(const std::vector<MessagePort*>& ports,
+                                      const HostGroups& hosts) {
+  const ContextId context(members_->context().value() + 1);
+  cost_meter_ =
+      std::make_unique<CostMeter>(options_.self, channel_of(context, 0), ports, hosts, clock_,
+                                  [this](Rank to, std::span<const std::byte> body) {
+                                    members_->tell(to, NoticeKind::costs, body);
+                                  });
+  for (const Rank peer : measured_peers(hosts, ports.size(), options_.self)) {
+    if (options_.data_at_start) ports[static_cast<size_t>(peer.value())]->expect_messages();
+  }
 }
 
 void RankRuntime::measure_costs() {
@@ -101,40 +186,31 @@ void RankRuntime::measure_costs() {
 }
 
 void RankRuntime::handle_mismatches() {
-  for (int c = 0; c < options_.contexts; ++c) {
-    operations_->executor(c).set_mismatch_handler([this, c](Rank peer, const Status& why) {
-      if (c == 0) return waits_->on_mismatch(peer);
-      fail(why.with_ranks({peer, options_.self})
-               .with_context("a collective of " + name_of(peer) + " does not match that of " +
-                             name_of(options_.self)));
-    });
-    operations_->tagged_messages(c).set_failure_handler(
-        [this](const Status& why) { fail(why); }, [this](Rank rank) { return name_of(rank); });
-    operations_->point_to_point(c).set_mismatch_handler([this](Rank peer, const Status& why) {
-      fail(why.with_ranks({peer, options_.self})
-               .with_context("the Send of " + name_of(peer) + " does not match the Recv of " +
-                             name_of(options_.self)));
-    });
-  }
-}
-
-std::string RankRuntime::name_of(Rank rank) const {
-  return r2ccl::describe(engine_.job().info(rank));
+  operations_->executor().set_mismatch_handler(
+      [this](Rank peer, const Status&) { waits_->on_mismatch(peer); });
+  operations_->tagged_messages().set_failure_handler([this](const Status& why) { fail(why); },
+                                                     [this](Rank rank) { return name_of(rank); });
+  operations_->point_to_point().set_mismatch_handler([this](Rank peer, const Status& why) {
+    fail(why.with_ranks({peer, options_.self})
+             .with_context("the Send of " + name_of(peer) + " does not match the Recv of " +
+                           name_of(options_.self)));
+  });
 }
 
 std::string RankRuntime::on_communicator() const {
   return options_.name.empty() ? "" : " on communicator \"" + options_.name + "\"";
 }
 
-uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad, int context) {
-  if (!bad) return operations_->start(std::move(operation), context);
-  const uint64_t number = operations_->next_number(operation, context);
-  refuse_buffer(operations_->use_by_next(operation, *bad, context), *bad);
+uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad) {
+  if (!bad) return operations_->start(std::move(operation));
+  const uint64_t number = operations_->next_number(operation);
+  refuse_buffer(operations_->use_by_next(operation, *bad), *bad);
   operation.done(failure_);
   return number;
 }
 
 void RankRuntime::progress(TimeNs now) {
+  farewells_->progress();
   waits_->progress(now);
   if (views_ != nullptr) views_->progress(now);
   rank_status_->progress(now);
@@ -157,42 +233,47 @@ void RankRuntime::begin_goodbye() {
   leaving_ = true;
   if (views_ != nullptr) views_->stop();
   waits_->end();
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    if (Link* link = engine_.link(Rank(peer)); link != nullptr) link->begin_goodbye();
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    if (Rank(rank) != options_.self) leave(Rank(rank));
   }
 }
 
 void RankRuntime::set_caller_waits(bool waits) {
-  if (std::exchange(caller_waits_, waits) != waits && waits) process_.tell_caller_waits();
+  if (std::exchange(caller_waits_, waits) != waits && waits) job_->process().tell_caller_waits();
 }
 
 // A rank that has left takes part in nothing more, so this one owes it only its acknowledgements. A
 // caller that waits in another communicator cannot leave this one, and the rank that has left may
 // be the one that he waits for.
 void RankRuntime::answer_departed() {
-  if (!any_departed_ || !process_.caller_waits_outside(comm_id_)) return;
+  if (!any_departed_ || !job_->process().caller_waits_outside(comm_id_)) return;
   if (leaving_ || halted() || !failure_.ok()) return;
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    Link* link = engine_.link(Rank(peer));
-    if (link != nullptr && link->peer_said_goodbye() && !link->ends()) link->begin_goodbye();
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    if (Rank(rank) != options_.self && farewells_->ended(Rank(rank))) leave(Rank(rank));
   }
 }
 
+void RankRuntime::leave(Rank rank) {
+  const Rank peer = members_->peer_of(rank);
+  farewells_->begin(rank, !job_->needed_by_others(peer, *this));
+}
+
 bool RankRuntime::goodbye_done() const {
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    const Link* link = engine_.link(Rank(peer));
-    if (link != nullptr && !link->goodbye_done()) return false;
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    if (Rank(rank) != options_.self && !farewells_->done(Rank(rank))) return false;
   }
-  // Others may still say goodbye to each other through this rank.
-  return engine_.relays().empty();
+  // Others may still say goodbye to each other through this process.
+  return job_->goes_on_without(*this) || engine_.relays().empty();
 }
 
 std::vector<Rank> RankRuntime::goodbyes_missing() const {
   std::vector<Rank> missing;
-  for (int32_t peer = 0; peer < options_.rank_count; ++peer) {
-    const Link* link = engine_.link(Rank(peer));
-    if (link != nullptr && (!link->goodbye_done() || engine_.relays().serves(Rank(peer)))) {
-      missing.emplace_back(peer);
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    if (Rank(rank) == options_.self) continue;
+    const bool relayed =
+        !job_->goes_on_without(*this) && engine_.relays().serves(members_->peer_of(Rank(rank)));
+    if (!farewells_->done(Rank(rank)) || relayed) {
+      missing.emplace_back(rank);
     }
   }
   return missing;
@@ -203,60 +284,67 @@ void RankRuntime::on_path_event(const PathEvent& event) {
   observer_.on_path_event(event);
 }
 
-void RankRuntime::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
-  const auto index = static_cast<size_t>(peer.value());
-  if (views_ != nullptr) views_->on_gone(peer, end == PeerEnd::goodbye);
-  observer_.on_peer_end(peer, end);
+void RankRuntime::on_peer_end(Rank rank, PeerEnd end, const std::string& why) {
+  const auto index = static_cast<size_t>(rank.value());
+  if (farewells_->ended(rank)) end = PeerEnd::goodbye;  // whatever happens to the process later
+  if (views_ != nullptr) views_->on_gone(rank, end == PeerEnd::goodbye);
+  observer_.on_peer_end(rank, end);
   switch (end) {
     case PeerEnd::goodbye:
       departed_[index] = any_departed_ = true;
       return;
     case PeerEnd::dead:
-      return fail_of({peer}, Code::remote, name_of(peer) + " died: " + why);
+      return fail_of({rank}, Code::remote, name_of(rank) + " died: " + why);
     case PeerEnd::cut_off:
-      return fail_of({peer}, Code::remote, name_of(peer) + " is cut off: " + why);
+      return fail_of({rank}, Code::remote, name_of(rank) + " is cut off: " + why);
   }
 }
 
-void RankRuntime::on_goodbye(Rank peer) {
-  if (views_ != nullptr) views_->on_gone(peer, true);
+void RankRuntime::on_goodbye(Rank rank) {
+  if (views_ != nullptr) views_->on_gone(rank, true);
   if (leaving_) return;
-  const auto index = static_cast<size_t>(peer.value());
+  const auto index = static_cast<size_t>(rank.value());
   departed_[index] = any_departed_ = true;
   answer_departed();
 }
 
-void RankRuntime::on_contradiction(Rank peer, const std::string& why) {
-  fail_of({peer, options_.self}, Code::remote,
-          name_of(peer) + " contradicts " + name_of(options_.self) + ": " + why +
+void RankRuntime::on_contradiction(Rank rank, const std::string& why) {
+  fail_of({rank, options_.self}, Code::remote,
+          name_of(rank) + " contradicts " + name_of(options_.self) + ": " + why +
               ". No path mends this: the memory of one of the two hosts is at fault, or r2ccl. Run "
               "the job without these hosts, or report a bug");
 }
 
-void RankRuntime::on_notice(Rank peer, std::span<const std::byte> bytes) {
-  if (!bytes.empty()) handle(peer, bytes);
-  observer_.on_notice(peer, bytes);
+void RankRuntime::on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) {
+  handle(rank, notice);
+  observer_.on_notice(rank, bytes);
 }
 
-void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
-  const auto body = notice.subspan(1);
-  switch (static_cast<NoticeKind>(notice[0])) {
+void RankRuntime::handle(Rank rank, const NoticeView& notice) {
+  const auto body = notice.body;
+  switch (notice.kind) {
     case NoticeKind::failure:
-      return on_failure_notice(peer, body);
+      return on_failure_notice(rank, decode_failure(body));
+    case NoticeKind::job_failure:
+      return on_failure_notice(rank, of_members(decode_failure(body)));
+    case NoticeKind::ended:
+      farewells_->on_ended(rank);
+      return on_goodbye(rank);
     case NoticeKind::calls:
-      return waits_->on_notice(peer, body);
+      return waits_->on_notice(rank, body);
     case NoticeKind::status_request:
-      return rank_status_->on_request(peer, body);
+      return rank_status_->on_request(rank, body);
     case NoticeKind::status:
-      return rank_status_->on_answer(peer, body);
+      return rank_status_->on_answer(rank, body);
     case NoticeKind::view:
-      if (views_ != nullptr) views_->on_message(peer, body);
+      if (views_ != nullptr) views_->on_message(rank, body);
       return;
     case NoticeKind::host_report:
-      if (views_ != nullptr) views_->on_report(peer, body);
+      if (views_ != nullptr) views_->on_report(rank, body);
       return;
     case NoticeKind::costs:
-      return cost_meter_->on_notice(peer, body);
+      if (cost_meter_ != nullptr) cost_meter_->on_notice(rank, body);
+      return;
     case NoticeKind::address:
     case NoticeKind::drained:
     case NoticeKind::silent:
@@ -270,8 +358,8 @@ void RankRuntime::handle(Rank peer, std::span<const std::byte> notice) {
     case NoticeKind::drain_answer:
       return;  // the engine's, or the job's
   }
-  R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(notice[0]),
-            peer.value());
+  R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(notice.kind),
+            rank.value());
 }
 
 }  // namespace r2ccl

@@ -1,10 +1,11 @@
-// One rank: its engine with the links, its operations, its notices to the other ranks, its answers
-// to an operator, and its end. A communicator drives it from a thread, the simulator from an actor;
-// both run the same code.
+// One rank of a communicator: its operations, its notices to the other ranks, its answers to an
+// operator, and its end. It is a part of the process's job, which has the links and may have other
+// communicators. A communicator drives it from a thread, the simulator from an actor; both run the
+// same code.
 //
-// Single-threaded: no thread, no lock and no clock in here. It is a member of the process's engine,
-// which has clock and transport and gives it its passes. Operations end by callbacks, from inside
-// progress(), fail(), abort() or the call that starts them.
+// Single-threaded: no thread, no lock and no clock in here. The job is a member of the process's
+// engine, which has clock and transport and gives the passes. Operations end by callbacks, from
+// inside progress(), fail(), abort() or the call that starts them.
 //
 // The class has more than 40 functions because each kind of event from the engine ends here and
 // each part has an accessor; the parts hold all the state that can be held apart.
@@ -23,8 +24,11 @@
 #include "base/status.h"
 #include "runtime/collective/cost_meter.h"
 #include "runtime/collective/operations.h"
+#include "runtime/engine/farewells.h"
+#include "runtime/engine/members.h"
 #include "runtime/failure_notice.h"
 #include "runtime/job.h"
+#include "runtime/link/notice.h"
 #include "runtime/link/user_memory.h"
 #include "runtime/rank_waits.h"
 #include "runtime/views/rank_views.h"
@@ -42,7 +46,6 @@ struct RankOptions {
   EngineOptions engine;
   uint32_t library_version = 0;             // R2CCL_VERSION_CODE, which only the API's edge knows
   DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the runtime
-  int contexts = 1;                         // communicators over the same links
   // Stands between the operations and a link; the result must outlive the runtime. None: the link
   // itself.
   std::function<MessagePort*(Link& link)> port;
@@ -84,21 +87,29 @@ class RankRuntime final : private JobPart {
   // this rank cannot do its part, and the others must not wait for it.
   using MaybeBad = std::optional<BadMemory>;
 
-  // Joins `process`, in its thread. Both must outlive this.
+  // The first communicator of a new job, which joins `process` in its thread. All must outlive
+  // this.
   RankRuntime(ProcessEngine& process, RankOptions options, RankObserver& observer);
-  // Ends all unfinished operations, with their callbacks, and leaves the process's engine.
+  // A further communicator of the job that `parent` belongs to. Of the options, `job` is not used
+  // for keys, and `engine`, `drain_registry` and `plan_hosts` are not used.
+  RankRuntime(RankRuntime& parent, RankOptions options, RankObserver& observer);
+  // Ends all unfinished operations, with their callbacks. The last part of a job ends the job.
   ~RankRuntime() override;
   RankRuntime(const RankRuntime&) = delete;
   RankRuntime& operator=(const RankRuntime&) = delete;
 
   // --- the start: open(), describe() and start(), in this order ---
   // Finds the NICs and listens on each. Fails when there is none to use.
-  Status open() { return job_.open(); }
+  Status open() { return job_->open(); }
   // Fills in this rank's NICs and listeners.
-  void describe(RankInfo& info) const { job_.describe(info); }
+  void describe(RankInfo& info) const { job_->describe(info); }
   // Builds the links to the ranks that were met; they connect in progress(). Everything below is
   // legal once this has returned Ok.
   Status start(MetJob met);
+  // Instead of these, for a further communicator: rank i is the process peers[i] of the job. All
+  // ranks give the same `context`, which no other communicator of the job has had. If it fails, the
+  // other ranks are told.
+  Status join(ContextId context, std::vector<Rank> peers);
 
   // Measures the costs of messages and bytes among the ranks, and agrees with them. All ranks call
   // it once, when every link is up, and start collectives once costs_agreed() is true.
@@ -109,7 +120,7 @@ class RankRuntime final : private JobPart {
   std::vector<Rank> unmeasured() const { return cost_meter_->waits_on(); }
 
   // Starts an operation. Returns the number of the call, as Operations.
-  uint64_t start(Operation&& operation, const MaybeBad& bad = {}, int context = 0);
+  uint64_t start(Operation&& operation, const MaybeBad& bad = {});
 
   // --- the end ---
   // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, or a
@@ -129,10 +140,11 @@ class RankRuntime final : private JobPart {
   // Ends every operation with `why` and tells the other ranks. The first cause counts.
   void fail(const Status& why);
   void abort(const std::string& why) { fail_of({options_.self}, Code::aborted, why); }
-  // Fails the rank because this class or a callback threw, mostly for want of memory. Its state may
-  // be half-way through a change, so nothing of it runs any more, and needs no memory itself: the
-  // operations end, and the engine halts and tells the peers with what start() has reserved.
-  void fail_by_exception(const std::exception& error) noexcept;
+  // Fails all parts of the job because this class or a callback threw, mostly for want of memory.
+  // Its state may be half-way through a change, so nothing of it runs any more, and needs no memory
+  // itself: the operations end, and the engine halts and tells the peers with what start() has
+  // reserved.
+  void fail_by_exception(const std::exception& error) noexcept { job_->fail_by_exception(error); }
   // Legal after that are: the rest of this paragraph, reports, passes and the destructor.
   bool halted() const { return engine_.halted(); }
   // Returns Ok, or the cause that ended the rank.
@@ -144,10 +156,12 @@ class RankRuntime final : private JobPart {
 
   // --- its parts, and for reports ---
   ProgressEngine& engine() { return engine_; }
+  Members& members() { return *members_; }
   const Operations& operations() const { return *operations_; }
   Operations& operations() { return *operations_; }
-  FaultReporter& fault_reporter() { return job_.fault_reporter(); }
-  Drains& drains() { return job_.drains(); }
+  Job& job() { return *job_; }
+  FaultReporter& fault_reporter() { return job_->fault_reporter(); }
+  Drains& drains() { return job_->drains(); }
   RankWaits& waits() { return *waits_; }
   const RankViews* views() const { return views_.get(); }  // null: plans follow no views
   RankStatus& status() { return *rank_status_; }
@@ -155,16 +169,22 @@ class RankRuntime final : private JobPart {
   const Clock& clock() const { return clock_; }
   TimeNs started_at() const { return started_at_; }
   // Returns whether the paths have had the time to come up.
-  bool knows_idle_nics(TimeNs now) const { return job_.knows_idle_nics(now); }
+  bool knows_idle_nics(TimeNs now) const { return job_->knows_idle_nics(now); }
   // Tells communicators apart; the same on all ranks, and public.
   uint64_t comm_id() const { return comm_id_; }
   // A rank in words, for messages.
-  std::string name_of(Rank rank) const;
+  std::string name_of(Rank rank) const { return members_->name_of(rank); }
   // " on communicator "dp"", or empty.
   std::string on_communicator() const;
 
  private:
+  void begin(std::unique_ptr<Members> members);
   void handle_mismatches();
+  void leave(Rank rank);
+  Status check_joinable(Members& members) const;
+  void prepare_measurement(const std::vector<MessagePort*>& ports, const HostGroups& hosts);
+  void close_contexts();
+  uint64_t contexts() const;
   void answer_departed();
 
   // rank_failure.cc
@@ -172,47 +192,64 @@ class RankRuntime final : private JobPart {
   bool fail_here(const Status& why);
   void fail_departed(const Status& why);
   void tell_failure(const Failure& failure);
-  void on_failure_notice(Rank peer, std::span<const std::byte> body);
+  void on_failure_notice(Rank rank, Failure failure);
+  Failure of_members(Failure failure) const;
   void reserve_end();
+  void reserve_end_of(Failure failure);
   Status cause_of(const std::exception& error) noexcept;
   void check_departed();
   void refuse_buffer(const BufferUse& use, const BadMemory& bad);
 
   // JobPart
+  Rank rank_of(Rank peer) const override { return started() ? members_->rank_of(peer) : kNoRank; }
+  bool has_context(ContextId context) const override {
+    return started() && context >= members_->context() &&
+           context.value() - members_->context().value() < contexts();
+  }
+  bool needs(Rank rank) const override { return failure_.ok() && !farewells_->begun(rank); }
   void begin_pass() override { observer_.on_pass(); }
   // Not before the links' pass: it delivers the messages that arrived ahead of a goodbye.
   void after_links() override { check_departed(); }
   void progress(TimeNs now) override;
   TimeNs next_timeout() override;
-  bool busy() const override { return !operations_->idle_but_local() || !cost_meter_->idle(); }
+  bool busy() const override {
+    return !operations_->idle_but_local() || (cost_meter_ != nullptr && !cost_meter_->idle());
+  }
   bool failed() const override { return !failure_.ok(); }
-  uint64_t caller_waits_in() const override { return caller_waits_ ? comm_id_ : 0; }
+  bool caller_waits_outside(uint64_t comm) const override {
+    return caller_waits_ && comm != comm_id_;
+  }
   void on_caller_waits() override { answer_departed(); }
-  void on_exception(const std::exception& error) noexcept override { fail_by_exception(error); }
+  bool uses(const BadMemory& bad) const override {
+    return operations_->find_buffer(bad).has_value();
+  }
+  void on_exception(const std::exception& error) noexcept override;
+  void on_halted() noexcept override;
   void on_verdict(size_t place) override { observer_.on_verdict(place); }
   bool started() const { return rank_status_ != nullptr; }
 
   void on_path_event(const PathEvent& event) override;
-  void on_notice(Rank peer, std::span<const std::byte> bytes) override;
-  void on_goodbye(Rank peer) override;
-  void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
+  void on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) override;
+  void on_goodbye(Rank rank) override;
+  void on_peer_end(Rank rank, PeerEnd end, const std::string& why) override;
   void on_bad_memory(const BadMemory& bad) override;
-  void on_contradiction(Rank peer, const std::string& why) override;
-  void handle(Rank peer, std::span<const std::byte> notice);
+  void on_contradiction(Rank rank, const std::string& why) override;
+  void handle(Rank rank, const NoticeView& notice);
 
-  ProcessEngine& process_;
   const RankOptions options_;
-  const Clock& clock_;
   RankObserver& observer_;
+  const std::shared_ptr<Job> job_;
+  ProgressEngine& engine_;  // the job's
+  const Clock& clock_;
   const TimeNs started_at_;
   uint64_t comm_id_ = 0;
-  Job job_;
-  ProgressEngine& engine_;  // the job's
-  // From start() on; each may use those before it.
+  // From start() or join() on; each may use those before it.
+  std::unique_ptr<Members> members_;
+  std::unique_ptr<Farewells> farewells_;
   std::unique_ptr<JobMap> other_hosts_;  // null: options_.plan_hosts is empty
   std::unique_ptr<Operations> operations_;
-  std::unique_ptr<RankViews> views_;  // null: options_.views is false
-  std::unique_ptr<CostMeter> cost_meter_;
+  std::unique_ptr<RankViews> views_;       // null: options_.views is false
+  std::unique_ptr<CostMeter> cost_meter_;  // null: the costs are given
   std::unique_ptr<RankWaits> waits_;
   std::unique_ptr<RankStatus> rank_status_;
 

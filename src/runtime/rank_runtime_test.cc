@@ -32,11 +32,10 @@ int count(const std::string& text, const std::string& words) {
 
 class Ranks : public testing::Test {
  protected:
-  void start(int ranks, int communicators = 1, bool nics_write = false) {
+  void start(int ranks, bool nics_write = false) {
     ClusterOptions options;
     options.world.network.nics_write = nics_write;
     options.hosts = ranks;
-    options.communicators = communicators;
     cluster_.emplace(options);
     ASSERT_TRUE(cluster_->connect());
     values_.assign(static_cast<size_t>(ranks), std::vector<int32_t>(100, 1));
@@ -44,7 +43,7 @@ class Ranks : public testing::Test {
   }
   RankRuntime& rank(int number) { return *cluster_->node(number).runtime; }
 
-  uint64_t all_reduce(int number, ReduceOp op = ReduceOp::sum, int context = 0,
+  uint64_t all_reduce(int number, ReduceOp op = ReduceOp::sum,
                       const RankRuntime::MaybeBad& bad = {}) {
     auto& values = values_[static_cast<size_t>(number)];
     Operation call;
@@ -57,7 +56,7 @@ class Ranks : public testing::Test {
     call.done = [this, number](const Status& status) {
       ended_[static_cast<size_t>(number)] = status;
     };
-    const uint64_t made = rank(number).start(std::move(call), bad, context);
+    const uint64_t made = rank(number).start(std::move(call), bad);
     cluster_->wake_all();
     return made;
   }
@@ -117,19 +116,16 @@ TEST_F(Ranks, AllFailSoonWhenOneAborts) {
 }
 
 TEST_F(Ranks, AllReportCallsThatDoNotMatch) {
-  for (const int context : {0, 1}) {
-    start(3, 2);
-    for (int number = 0; number < 3; ++number) {
-      all_reduce(number, number == 1 ? ReduceOp::max : ReduceOp::sum, context);
-    }
-    ASSERT_TRUE(within(kSoon, [this] { return all_failed() && all_ended(); })) << context;
-    for (int number = 0; number < 3; ++number) {
-      EXPECT_EQ(rank(number).failure().code(), Code::invalid_usage);
-      EXPECT_NE(why(number).find(" not match"), std::string::npos) << why(number);
-    }
-    EXPECT_EQ(why(0).find("AllReduce 1 (100 int32, max)") != std::string::npos, context == 0);
-    ended_.clear();
+  start(3);
+  for (int number = 0; number < 3; ++number) {
+    all_reduce(number, number == 1 ? ReduceOp::max : ReduceOp::sum);
   }
+  ASSERT_TRUE(within(kSoon, [this] { return all_failed() && all_ended(); }));
+  for (int number = 0; number < 3; ++number) {
+    EXPECT_EQ(rank(number).failure().code(), Code::invalid_usage);
+    EXPECT_NE(why(number).find(" not match"), std::string::npos) << why(number);
+  }
+  EXPECT_NE(why(0).find("AllReduce 1 (100 int32, max)"), std::string::npos);
 }
 
 TEST_F(Ranks, ARankThatIsNeededAndLeavesIsReported) {
@@ -146,7 +142,7 @@ TEST_F(Ranks, ARankThatIsNeededAndLeavesIsReported) {
 TEST_F(Ranks, ACallWithMemoryThatCannotBeTouchedEndsTheJob) {
   start(2);
   const auto* start_of_memory = reinterpret_cast<const std::byte*>(values_.data());
-  all_reduce(0, ReduceOp::sum, 0, BadMemory{start_of_memory, Access::read});
+  all_reduce(0, ReduceOp::sum, BadMemory{start_of_memory, Access::read});
   ASSERT_TRUE(ended_[0].has_value());
   EXPECT_EQ(ended_[0]->code(), Code::invalid_argument);
   EXPECT_TRUE(within(kSoon, [this] { return all_failed(); }));
@@ -197,7 +193,7 @@ TEST_F(Ranks, AFailureOfARankThatHasLeftInOrderFailsNoOther) {
 
 // NICs that read sent bytes where they are must not do so once the caller has its memory again.
 TEST_F(Ranks, ARankOutOfMemoryLeavesNoBytesInMemoryThatItGivesBack) {
-  start(2, 1, true);
+  start(2, true);
   std::vector<std::byte> source(200'000, std::byte{1});
   std::vector<std::byte> got(source.size());
   rank(1).start(Operation::receive(Rank(0), got, DataType::int8, [](const Status&) {}));

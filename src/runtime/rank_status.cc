@@ -49,12 +49,13 @@ void add_path(RankSummary::Line& line, const Path& path) {
   }
 }
 
-RankSummary::Trouble trouble_of(const Link& link, const Path& path, TimeNs started, TimeNs now) {
+RankSummary::Trouble trouble_of(Rank peer, const Link& link, const Path& path, TimeNs started,
+                                TimeNs now) {
   const Path::History& history = path.history;
   const bool connected = path.state.connected();
   const TimeNs down_at = history.downs > 0 ? history.down_at : started;
   RankSummary::Trouble trouble;
-  trouble.peer = link.peer();
+  trouble.peer = peer;
   trouble.nic = path.spec.is_shm() ? kShmNic : path.spec.local_nic;
   trouble.peer_nic = path.spec.is_shm() ? kShmNic : path.spec.remote_nic;
   trouble.phase = path.state.phase();
@@ -83,12 +84,15 @@ Rank rank_at(const std::vector<RankInfo>& rank_table, const Address& address) {
   return kNoRank;
 }
 
-RankSummary::Relay relay_of(const std::vector<RankInfo>& rank_table, const Link& link,
+RankSummary::Relay relay_of(const ProgressEngine& engine, const Members& members, Rank peer,
                             const Path& path) {
+  const Link& link = *members.link(peer);
   RankSummary::Relay relay;
-  relay.peer = link.peer();
+  relay.peer = peer;
   relay.dials = link.opens_paths();
-  relay.via = relay.dials ? link.relayed_by() : rank_at(rank_table, path.spec.remote.address);
+  const Rank via =
+      relay.dials ? link.relayed_by() : rank_at(engine.job().ranks(), path.spec.remote.address);
+  relay.via = via == kNoRank ? via : members.rank_of(via);
   relay.standby = path.stands_by();
   relay.phase = path.state.phase();
   relay.sent = path.total_bytes_sent();
@@ -120,7 +124,7 @@ RankSummary RankStatus::summarize() {
   const TimeNs uptime = rank_.clock().now() - rank_.started_at();
   summary.uptime_ms = static_cast<uint64_t>(uptime / kMillisecond);
   summary.operations = rank_.operations().completed();
-  summary.verdicts = static_cast<uint32_t>(rank_.fault_reporter().verdicts().size());
+  summary.verdicts = static_cast<uint32_t>(verdicts_of(rank_).size());
   summary.error = rank_.failure().message();
   summary.log_lines_dropped = bounded_count(log_lines_dropped());
   add_waits(summary);
@@ -156,14 +160,14 @@ void RankStatus::add_links(RankSummary& summary) {
   RankSummary::Line loopback{.nic = kNoNic};
   std::vector<LossCount> losses(summary.nics.size());
   for (int32_t peer = 0; peer < rank_.options().rank_count; ++peer) {
-    const Link* link = engine.link(Rank(peer));
+    const Link* link = rank_.members().link(Rank(peer));
     if (link == nullptr) continue;
     summary.hedged += link->hedged_bytes();
     summary.retransmitted += link->retransmitted_bytes();
     for (const auto& path : link->paths()) {
       summary.corruptions += bounded_count(path->history.corruptions);
       if (path->spec.relay && path->state.connected()) {
-        summary.relays.push_back(relay_of(engine.job().ranks(), *link, *path));
+        summary.relays.push_back(relay_of(engine, rank_.members(), Rank(peer), *path));
       }
       if (path->spec.control_only || path->spec.relay || path->stands_by()) continue;
       const NicId nic = path->spec.local_nic;
@@ -172,7 +176,7 @@ void RankStatus::add_links(RankSummary& summary) {
       if (nic != kNoNic) losses[nic.value()] += path->losses().count(now);
       // The operator who took it away does not miss it.
       if (path->state.usable() || path->drained || link->peer_ended()) continue;
-      summary.troubles.push_back(trouble_of(*link, *path, rank_.started_at(), now));
+      summary.troubles.push_back(trouble_of(Rank(peer), *link, *path, rank_.started_at(), now));
     }
   }
   for (size_t i = 0; i < losses.size(); ++i) summary.nics[i].loss_ppm = losses[i].ppm();
@@ -185,14 +189,15 @@ void RankStatus::add_links(RankSummary& summary) {
 
 std::string RankStatus::member_text(Rank rank, Reachability reachability,
                                     const RankSummary* summary) {
-  const JobMap& job = rank_.engine().job();
+  const JobMap& job = rank_.members().map();
   return member_json(job.ranks(), rank, job.host_name(rank), reachability, summary);
 }
 
 Reachability RankStatus::ask(Rank rank, uint32_t number) {
   std::vector<std::byte> body;
   ByteWriter(body).put(number);
-  return ask_by_notice(*rank_.engine().link(rank), make_notice(NoticeKind::status_request, body));
+  return ask_by_notice(*rank_.members().link(rank),
+                       rank_.members().make(NoticeKind::status_request, 0, body));
 }
 
 void RankStatus::on_request(Rank peer, std::span<const std::byte> body) {
@@ -204,7 +209,7 @@ void RankStatus::on_request(Rank peer, std::span<const std::byte> body) {
     ByteWriter out(answer);
     out.put(number);
     out.put_bytes(encode(summarize()));
-    rank_.engine().link(peer)->send_notice(make_notice(NoticeKind::status, answer));
+    rank_.members().tell(peer, NoticeKind::status, answer);
   } catch (const std::bad_alloc&) {
     R2CCL_LOG(warn, "status: out of memory: rank %d gets no answer", peer.value());
   }
@@ -248,8 +253,8 @@ std::optional<std::string> RankStatus::job_status() {
                  : member_text(rank, member.reachability, nullptr));
   }
   out.end_array();
-  out.field("verdict_count", uint64_t{rank_.fault_reporter().verdicts().size()});
-  write_verdicts(out, rank_.fault_reporter(), kVerdictsTold);
+  out.field("verdict_count", uint64_t{verdicts_of(rank_).size()});
+  write_verdicts(out, rank_, kVerdictsTold);
   out.end_object();
   return out.text();
 }

@@ -5,7 +5,6 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "runtime/link/notice.h"
 
 namespace r2ccl {
 namespace {
@@ -16,31 +15,27 @@ bool same(const PendingCall& a, const PendingCall& b) {
 
 }  // namespace
 
-RankWaits::RankWaits(ProgressEngine& engine, const Clock& clock, const Operations& operations,
+RankWaits::RankWaits(Members& members, const Clock& clock, const Operations& operations,
                      std::string on_communicator, Mismatch mismatch)
-    : engine_(engine),
+    : members_(members),
       clock_(clock),
       operations_(operations),
       on_communicator_(std::move(on_communicator)),
-      mismatch_detector_(engine.self(), static_cast<int32_t>(engine.rank_count()),
+      mismatch_detector_(members.self(), static_cast<int32_t>(members.count()),
                          operations.executor().calls(), mismatch_callbacks(std::move(mismatch))),
-      waits_(engine.self(), static_cast<int32_t>(engine.rank_count()), wait_callbacks()) {}
+      waits_(members.self(), static_cast<int32_t>(members.count()), wait_callbacks()) {}
 
 std::string RankWaits::words_for(const PendingCall& call) const {
   return describe(call) + on_communicator_;
-}
-
-std::string RankWaits::name_of(Rank rank) const {
-  return describe(engine_.job().info(rank));
 }
 
 CollectiveMismatchDetector::Callbacks RankWaits::mismatch_callbacks(Mismatch mismatch) {
   CollectiveMismatchDetector::Callbacks callbacks;
   callbacks.send = [this](Rank peer, const CallReport& report) { send(peer, report); };
   callbacks.fail = [this, mismatch = std::move(mismatch)](const std::string& why, Rank peer) {
-    mismatch(why, {peer, engine_.self()});
+    mismatch(why, {peer, members_.self()});
   };
-  callbacks.who = [this](Rank rank) { return name_of(rank); };
+  callbacks.who = [this](Rank rank) { return members_.name_of(rank); };
   callbacks.sends = [this](Rank peer) { return operations_.point_to_point().sends_to(peer); };
   callbacks.receives = [this](Rank peer) {
     return operations_.point_to_point().receives_from(peer);
@@ -84,7 +79,7 @@ WaitTracker::Callbacks RankWaits::wait_callbacks() {
 }
 
 void RankWaits::send(Rank peer, CallReport report) {
-  Link* link = engine_.link(peer);
+  const Link* link = members_.link(peer);
   if (stopped_ || link->peer_ended()) return;
   const bool repeated =
       report.reason == CallReport::Reason::compare || report.reason == CallReport::Reason::answer;
@@ -92,7 +87,7 @@ void RankWaits::send(Rank peer, CallReport report) {
   if (repeated && link->notices_pending() >= limits::kStatusQueryNoticesAhead) return;
   waits_.complete(peer, clock_.now(), &report);
   const auto subject = static_cast<uint64_t>(report.reason);
-  link->send_notice(make_notice(NoticeKind::calls, subject, encode(report)));
+  members_.tell(peer, NoticeKind::calls, subject, encode(report));
 }
 
 void RankWaits::on_notice(Rank peer, std::span<const std::byte> body) {
@@ -122,7 +117,7 @@ void RankWaits::progress(TimeNs now) {
 }
 
 std::string RankWaits::words_for(const Blocker& blocker) const {
-  return describe(blocker, [this](Rank rank) { return name_of(rank); });
+  return describe(blocker, [this](Rank rank) { return members_.name_of(rank); });
 }
 
 WaitCause RankWaits::cause_of(const PendingCall& call, const std::vector<Waiting>& calls) const {

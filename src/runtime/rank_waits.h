@@ -1,9 +1,6 @@
 // The calls of one rank beside those of the others: finds calls that do not match, and the rank
 // that a call waits for. CollectiveMismatchDetector and WaitTracker decide; this class carries
 // their reports through the links and puts the results into words.
-//
-// Only the first context's calls are compared and followed: the report on the wire names no
-// context.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +14,7 @@
 #include "runtime/collective/operations.h"
 #include "runtime/collective/request.h"
 #include "runtime/collective/wait_tracker.h"
-#include "runtime/engine/progress_engine.h"
+#include "runtime/engine/members.h"
 
 namespace r2ccl {
 
@@ -27,7 +24,7 @@ class RankWaits {
   using Mismatch = std::function<void(const std::string& why, std::vector<Rank> ranks)>;
 
   // All of them must outlive this. `on_communicator` follows each call in words.
-  RankWaits(ProgressEngine& engine, const Clock& clock, const Operations& operations,
+  RankWaits(Members& members, const Clock& clock, const Operations& operations,
             std::string on_communicator, Mismatch mismatch);
   RankWaits(const RankWaits&) = delete;
   RankWaits& operator=(const RankWaits&) = delete;
@@ -63,10 +60,9 @@ class RankWaits {
   CollectiveMismatchDetector::Callbacks mismatch_callbacks(Mismatch mismatch);
   WaitTracker::Callbacks wait_callbacks();
   void send(Rank peer, CallReport report);
-  std::string name_of(Rank rank) const;
   std::string words_for(const PendingCall& call) const;
 
-  ProgressEngine& engine_;
+  Members& members_;
   const Clock& clock_;
   const Operations& operations_;
   const std::string on_communicator_;

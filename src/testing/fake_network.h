@@ -86,7 +86,7 @@ class FakeNetwork {
     Port(FakeNetwork& network, Rank self, Rank peer)
         : network_(network), self_(self), peer_(peer) {}
 
-    void open_channel(ChannelId channel, MessageClient& client) override {
+    void open_channel(ChannelId channel, MessageClient& client, Rank) override {
       end(channel).client = &client;
     }
     MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,

@@ -79,7 +79,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
       : reactor_(transport_.poller()),
         link_(*this, Rank(1), Rank(0), specs(path_count, in_memory), {}) {
     peers_.resize(path_count);
-    link_.open_channel(kChannel, *this);
+    link_.open_channel(kChannel, *this, Rank(0));
   }
 
   Link& link() { return link_; }
@@ -370,6 +370,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void on_silent(Rank) override {}
   void on_unreached(Rank, bool, const std::string&) override {}
   void on_reached(Rank) override {}
+  bool is_closed(ContextId) const override { return false; }
   void wake(Rank) override {}
   void on_goodbye(Rank) override {}
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }

@@ -194,7 +194,7 @@ TEST(Split, FailsOnAllRanksWhenOneHasAWrongArgument) {
 TEST(Split, FailsOnAllRanksWhenOneMakesAnotherCall) {
   constexpr int kRanks = 3;
   using Call = std::function<r2cclResult_t(Comm&)>;
-  std::vector<int64_t> same(size_t{kRanks} * 4, 1);
+  std::vector<int64_t> same(size_t{kRanks} * 7, 1);
   const std::vector<std::pair<std::string, Call>> calls = {
       {"AllReduce", [&](Comm& comm) { return r2cclBarrier(comm.handle(), nullptr); }},
       {"r2cclCommDup",

@@ -1,10 +1,11 @@
 // The notices of one link: state that one rank tells another. The ledger delivers each one in spite
 // of all faults, however late. Pure.
 //
-// A notice has a slot: its kind and the subject within that kind. A newer notice of the same slot
-// replaces one that the peer has not applied yet, because only the latest value counts. A sender
-// that needs each of several notices delivered gives them different subjects. So the ledger drops
-// no notice, and a peer that reads nothing for hours costs as much memory as there are slots.
+// A notice has a slot: its kind, its communicator and the subject within these. A newer notice of
+// the same slot replaces one that the peer has not applied yet, because only the latest value
+// counts. A sender that needs each of several notices delivered gives them different subjects. So
+// the ledger drops no notice, and a peer that reads nothing for hours costs as much memory as there
+// are slots.
 //
 // Notices are numbered in the order in which they were set. A frame carries the lowest numbers that
 // are pending, so the reader may skip a missing number below one that it reads: a newer notice has
@@ -30,6 +31,7 @@ namespace r2ccl {
 struct NoticeSlot {
   uint8_t kind = 0;
   uint64_t subject = 0;
+  uint64_t context = 0;
   friend auto operator<=>(const NoticeSlot&, const NoticeSlot&) = default;
 };
 
@@ -67,8 +69,8 @@ class NoticeLedger {
   // Returns the number of notices that the peer has not applied yet.
   size_t pending() const { return pending_.size(); }
   size_t pending(uint8_t kind) const {
-    const auto first = numbers_.lower_bound({kind, 0});
-    const auto last = numbers_.upper_bound({kind, UINT64_MAX});
+    const auto first = numbers_.lower_bound({kind, 0, 0});
+    const auto last = numbers_.upper_bound({kind, UINT64_MAX, UINT64_MAX});
     return static_cast<size_t>(std::distance(first, last));
   }
   bool pending(const NoticeSlot& slot) const { return numbers_.contains(slot); }

@@ -95,7 +95,7 @@ void put_channel(ByteWriter& out, const ChannelReport& c) {
 }
 
 bool get_channel(ByteReader& in, ChannelReport& c) {
-  c.channel = ChannelId(in.get<uint32_t>());
+  c.channel = ChannelId(in.get<uint64_t>());
   c.low_water = MessageNo(in.get<uint64_t>());
   c.posted = MessageNo(in.get<uint64_t>());
   c.eager_total = in.get<uint64_t>();
@@ -183,13 +183,13 @@ void encode(const DataHeader& h, std::span<std::byte, kDataHeaderBytes> out) {
   store(p + 12, h.incarnation.value());
   store(p + 16, h.transmission);
   store(p + 24, h.channel.value());
-  store(p + 28, h.chunk_bytes);
   store(p + 32, h.message.value());
   store(p + 40, h.message_bytes);
   store(p + 48, h.offset);
   store(p + 56, h.context);
   store(p + 64, h.checksum);
   store(p + 68, h.state_bytes);
+  store(p + 72, h.chunk_bytes);
 }
 
 Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderBytes> bytes) {
@@ -213,8 +213,8 @@ Result<DecodedHeader> decode_data_header(std::span<const std::byte, kDataHeaderB
   if (!decoded.known) return decoded;
   h.type = static_cast<FrameType>(type);
   h.eager = (load<uint16_t>(p + 6) & kFlagEager) != 0;
-  h.channel = ChannelId(load<uint32_t>(p + 24));
-  h.chunk_bytes = load<uint32_t>(p + 28);
+  h.channel = ChannelId(load<uint64_t>(p + 24));
+  h.chunk_bytes = load<uint32_t>(p + 72);
   h.message = MessageNo(load<uint64_t>(p + 32));
   h.message_bytes = load<uint64_t>(p + 40);
   h.offset = load<uint64_t>(p + 48);

@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 7;
+inline constexpr uint8_t kWireVersion = 8;
 
 // --- data connection ----------------------------------------------------------------------------
 
@@ -47,8 +47,8 @@ struct DataHeader {
 
 // The last eight bytes are the header's tag (header_tag.h), which encode() leaves at 0. The sixteen
 // before them are reserved for payload authentication.
-inline constexpr size_t kDataHeaderBytes = 96;
-inline constexpr size_t kDataTagAt = 88;
+inline constexpr size_t kDataHeaderBytes = 104;
+inline constexpr size_t kDataTagAt = 96;
 
 inline uint32_t DataHeader::frame_bytes() const {
   return static_cast<uint32_t>(kDataHeaderBytes) + state_bytes + payload_bytes;
@@ -166,7 +166,7 @@ inline constexpr size_t kControlTagAt = 12;
 // Sizes in the body: its fixed part, and each entry without its variable part.
 inline constexpr size_t kControlFixedBytes = 63;
 inline constexpr size_t kPathReportBytes = 32;
-inline constexpr size_t kChannelReportBytes = 31;
+inline constexpr size_t kChannelReportBytes = 35;
 inline constexpr size_t kPartialMessageBytes = 14;
 inline constexpr size_t kNoticeReportBytes = 10;
 

@@ -41,7 +41,7 @@ DataHeader random_header(Rng& rng) {
   h.eager = rng.below(2) == 1;
   h.incarnation = Incarnation(static_cast<uint32_t>(rng.any()));
   h.transmission = rng.any();
-  h.channel = ChannelId(static_cast<uint32_t>(rng.any()));
+  h.channel = ChannelId(rng.any());
   h.message = MessageNo(rng.any());
   h.context = rng.any();
   h.checksum = static_cast<uint32_t>(rng.any());
@@ -91,7 +91,7 @@ ControlFrame random_frame(Rng& rng) {
   }
   for (uint64_t i = rng.below(4); i > 0; --i) {
     ChannelReport& c = f.channels.emplace_back();
-    c.channel = ChannelId(static_cast<uint32_t>(rng.any()));
+    c.channel = ChannelId(rng.any());
     c.low_water = MessageNo(rng.any());
     c.posted = MessageNo(rng.any());
     c.eager_total = rng.any();

@@ -24,7 +24,8 @@ Executor::Executor(Rank self, ChannelId channel, std::vector<MessagePort*> ports
   R2CCL_CHECK(staging_slots > 0);
   for (size_t rank = 0; rank < ports_.size(); ++rank) {
     R2CCL_CHECK((ports_[rank] == nullptr) == (rank == static_cast<size_t>(self.value())));
-    if (ports_[rank] != nullptr) ports_[rank]->open_channel(channel_, *this);
+    if (ports_[rank] == nullptr) continue;
+    ports_[rank]->open_channel(channel_, *this, Rank(static_cast<int32_t>(rank)));
   }
 }
 

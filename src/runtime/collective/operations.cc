@@ -9,28 +9,21 @@
 namespace r2ccl {
 namespace {
 
-// Context c has channel 4 c + 1 for its collectives, 4 c + 2 for Send and Recv, and 4 c + 3 and
-// 4 c + 4 for the frames and the payloads of tagged messages.
-constexpr uint32_t kChannelsEach = 4;
+// The places of a context's channels: collectives, Send and Recv, and the frames and the payloads
+// of tagged messages.
+enum Place : uint8_t { collectives, transfers, tagged_frames, tagged_payloads };
+static_assert(tagged_payloads + 1 == kChannelsOfContext);
 
 }  // namespace
 
-Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, int contexts,
+Operations::Operations(Rank self, const std::vector<MessagePort*>& ports, ContextId context,
                        HostGroups hosts, const PlanCosts& costs)
-    : hosts_(std::move(hosts)), costs_(costs) {
-  for (int c = 0; c < contexts; ++c) {
-    const ChannelId first(kChannelsEach * static_cast<uint32_t>(c) + 1);
-    const auto other = [first](uint32_t number) { return ChannelId(first.value() + number); };
-    // No part can be moved, so aggregate initialisation builds all in place.
-    contexts_.emplace_back(new Context{Executor(self, first, ports),
-                                       PointToPoint(self, other(1), ports),
-                                       TaggedMessages(self, other(2), other(3), ports)});
-  }
-}
-
-ChannelId Operations::first_free_channel(int contexts) {
-  return ChannelId(kChannelsEach * static_cast<uint32_t>(contexts) + 1);
-}
+    : hosts_(std::move(hosts)),
+      costs_(costs),
+      executor_(self, channel_of(context, collectives), ports),
+      point_to_point_(self, channel_of(context, transfers), ports),
+      tagged_messages_(self, channel_of(context, tagged_frames),
+                       channel_of(context, tagged_payloads), ports) {}
 
 Operation::Done Operations::counted(Operation::Done&& done) {
   return [this, done = std::move(done)](const Status& status) {
@@ -39,56 +32,55 @@ Operation::Done Operations::counted(Operation::Done&& done) {
   };
 }
 
-uint64_t Operations::next_number(const Operation& operation, int context) const {
+uint64_t Operations::next_number(const Operation& operation) const {
   switch (operation.kind) {
     case PendingCall::Kind::collective:
-      return executor(context).next_number();
+      return executor_.next_number();
     case PendingCall::Kind::send:
-      return point_to_point(context).sends_to(operation.peer) + 1;
+      return point_to_point_.sends_to(operation.peer) + 1;
     case PendingCall::Kind::receive:
-      return point_to_point(context).receives_from(operation.peer) + 1;
+      return point_to_point_.receives_from(operation.peer) + 1;
     case PendingCall::Kind::send_tagged:
-      return tagged_messages(context).sends_to(operation.peer) + 1;
+      return tagged_messages_.sends_to(operation.peer) + 1;
     case PendingCall::Kind::receive_tagged:
-      return tagged_messages(context).receives_from(operation.peer) + 1;
+      return tagged_messages_.receives_from(operation.peer) + 1;
   }
   return 0;
 }
 
-BufferUse Operations::use_by_next(const Operation& operation, const BadMemory& bad,
-                                  int context) const {
+BufferUse Operations::use_by_next(const Operation& operation, const BadMemory& bad) const {
   switch (operation.kind) {
     case PendingCall::Kind::collective:
-      return executor(context).use_of(operation, next_number(operation, context), bad);
+      return executor_.use_of(operation, next_number(operation), bad);
     case PendingCall::Kind::send:
-      return point_to_point(context).use_by_next(operation.peer, operation.sent_bytes(), bad);
+      return point_to_point_.use_by_next(operation.peer, operation.sent_bytes(), bad);
     case PendingCall::Kind::receive:
-      return point_to_point(context).use_by_next(operation.peer, operation.received_bytes(), bad);
+      return point_to_point_.use_by_next(operation.peer, operation.received_bytes(), bad);
     case PendingCall::Kind::send_tagged:
-      return tagged_messages(context).use_by_next(operation.peer, operation.tag,
-                                                  operation.sent_bytes(), bad);
+      return tagged_messages_.use_by_next(operation.peer, operation.tag, operation.sent_bytes(),
+                                          bad);
     case PendingCall::Kind::receive_tagged:
-      return tagged_messages(context).use_by_next(operation.peer, operation.tag,
-                                                  operation.received_bytes(), bad);
+      return tagged_messages_.use_by_next(operation.peer, operation.tag, operation.received_bytes(),
+                                          bad);
   }
   return {};
 }
 
-uint64_t Operations::start(Operation&& operation, int context) {
+uint64_t Operations::start(Operation&& operation) {
   if (operation.kind == PendingCall::Kind::collective) {
-    Executor& all = executor(context);
+    Executor& all = executor_;
     const uint64_t number = all.next_number();
     operation.key.hosts = hosts_;
     operation.key.costs = costs_;
     all.start(std::move(operation));
     return number;
   }
-  const uint64_t number = next_number(operation, context);
-  start_transfer(std::move(operation), context);
+  const uint64_t number = next_number(operation);
+  start_transfer(std::move(operation));
   return number;
 }
 
-void Operations::start_transfer(Operation&& operation, int context) {
+void Operations::start_transfer(Operation&& operation) {
   const Rank peer = operation.peer;
   const DataType type = operation.key.type;
   switch (operation.kind) {
@@ -96,21 +88,21 @@ void Operations::start_transfer(Operation&& operation, int context) {
       R2CCL_CHECK(false);
       return;
     case PendingCall::Kind::send:
-      return point_to_point(context).send(peer, operation.sent_bytes(), type,
-                                          counted(std::move(operation.done)));
+      return point_to_point_.send(peer, operation.sent_bytes(), type,
+                                  counted(std::move(operation.done)));
     case PendingCall::Kind::receive:
-      return point_to_point(context).receive(peer, operation.received_bytes(), type,
-                                             counted(std::move(operation.done)));
+      return point_to_point_.receive(peer, operation.received_bytes(), type,
+                                     counted(std::move(operation.done)));
     case PendingCall::Kind::send_tagged:
-      return tagged_messages(context).send(peer, operation.sent_bytes(), type, operation.tag,
-                                           counted(std::move(operation.done)));
+      return tagged_messages_.send(peer, operation.sent_bytes(), type, operation.tag,
+                                   counted(std::move(operation.done)));
     case PendingCall::Kind::receive_tagged:
-      return receive_tagged(std::move(operation), context);
+      return receive_tagged(std::move(operation));
   }
 }
 
-void Operations::receive_tagged(Operation&& operation, int context) {
-  tagged_messages(context).receive(
+void Operations::receive_tagged(Operation&& operation) {
+  tagged_messages_.receive(
       operation.peer, operation.received_bytes(), operation.key.type, operation.tag,
       [this, done = std::move(operation.done), received = operation.received,
        size = size_of(operation.key.type)](const Status& status, uint64_t bytes) {
@@ -121,74 +113,52 @@ void Operations::receive_tagged(Operation&& operation, int context) {
 }
 
 uint64_t Operations::completed() const {
-  uint64_t sum = transfers_;
-  for (const auto& each : contexts_) sum += each->executor.completed();
-  return sum;
+  return transfers_ + executor_.completed();
 }
 
 Status Operations::end() {
-  for (const auto& each : contexts_) R2CCL_RETURN_IF_ERROR(each->tagged_messages.end());
-  return {};
+  return tagged_messages_.end();
 }
 
 void Operations::check_invariants() const {
-  for (const auto& each : contexts_) each->tagged_messages.check_invariants();
+  tagged_messages_.check_invariants();
 }
 
 void Operations::cancel(const Status& why) {
-  for (const auto& each : contexts_) {
-    each->executor.cancel(why);
-    each->point_to_point.cancel(why);
-    each->tagged_messages.cancel(why);
-  }
+  executor_.cancel(why);
+  point_to_point_.cancel(why);
+  tagged_messages_.cancel(why);
 }
 
 void Operations::abandon(const Status& why) noexcept {
-  for (const auto& each : contexts_) {
-    each->executor.abandon(why);
-    each->point_to_point.abandon(why);
-    each->tagged_messages.abandon(why);
-  }
+  executor_.abandon(why);
+  point_to_point_.abandon(why);
+  tagged_messages_.abandon(why);
 }
 
 bool Operations::idle() const {
-  return std::ranges::all_of(contexts_, [](const auto& each) {
-    return each->executor.idle() && each->point_to_point.idle() && each->tagged_messages.idle();
-  });
+  return executor_.idle() && point_to_point_.idle() && tagged_messages_.idle();
 }
 
 bool Operations::idle_but_local() const {
-  return std::ranges::all_of(contexts_, [](const auto& each) {
-    return each->executor.idle() && each->point_to_point.idle_but_local() &&
-           each->tagged_messages.idle_but_local();
-  });
+  return executor_.idle() && point_to_point_.idle_but_local() && tagged_messages_.idle_but_local();
 }
 
 size_t Operations::unmatched_local() const {
-  size_t sum = 0;
-  for (const auto& each : contexts_) {
-    sum += each->point_to_point.unmatched_local() + each->tagged_messages.unmatched_local();
-  }
-  return sum;
+  return point_to_point_.unmatched_local() + tagged_messages_.unmatched_local();
 }
 
 std::vector<Rank> Operations::waits_on() const {
-  std::vector<Rank> needed;
-  for (const auto& each : contexts_) {
-    std::ranges::copy(each->executor.waits_on(), std::back_inserter(needed));
-    std::ranges::copy(each->point_to_point.waits_on(), std::back_inserter(needed));
-    std::ranges::copy(each->tagged_messages.waits_on(), std::back_inserter(needed));
-  }
+  std::vector<Rank> needed = executor_.waits_on();
+  std::ranges::copy(point_to_point_.waits_on(), std::back_inserter(needed));
+  std::ranges::copy(tagged_messages_.waits_on(), std::back_inserter(needed));
   return needed;
 }
 
 std::optional<BufferUse> Operations::find_buffer(const BadMemory& bad) const {
-  for (const auto& each : contexts_) {
-    if (auto use = each->executor.find_buffer(bad)) return use;
-    if (auto use = each->point_to_point.find_buffer(bad)) return use;
-    if (auto use = each->tagged_messages.find_buffer(bad)) return use;
-  }
-  return std::nullopt;
+  if (auto use = executor_.find_buffer(bad)) return use;
+  if (auto use = point_to_point_.find_buffer(bad)) return use;
+  return tagged_messages_.find_buffer(bad);
 }
 
 }  // namespace r2ccl

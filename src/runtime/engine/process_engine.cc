@@ -52,10 +52,8 @@ void ProcessEngine::tell_caller_waits() {
 }
 
 bool ProcessEngine::caller_waits_outside(uint64_t comm) const {
-  return std::ranges::any_of(members_, [comm](const Member* member) {
-    const uint64_t waits_in = member->caller_waits_in();
-    return waits_in != 0 && waits_in != comm;
-  });
+  return std::ranges::any_of(
+      members_, [comm](const Member* member) { return member->caller_waits_outside(comm); });
 }
 
 void ProcessEngine::progress(TimeNs timeout_ns) {

@@ -37,8 +37,8 @@ class ProcessEngine final : private EventHandler {
     virtual bool busy() const = 0;
     // The state or the address of some NIC may have changed.
     virtual void on_nics_changed() = 0;
-    // Returns the communicator of this member in which a caller waits for long; 0: none does.
-    virtual uint64_t caller_waits_in() const = 0;
+    // Returns whether a caller waits for long in a communicator of this member, other than `comm`.
+    virtual bool caller_waits_outside(uint64_t comm) const = 0;
     // A caller has begun to wait in some communicator.
     virtual void on_caller_waits() = 0;
   };

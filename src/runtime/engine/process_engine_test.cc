@@ -35,7 +35,9 @@ class Member final : public ProcessEngine::Member {
   TimeNs next_timeout() override { return due; }
   bool busy() const override { return false; }
   void on_nics_changed() override {}
-  uint64_t caller_waits_in() const override { return waits_in; }
+  bool caller_waits_outside(uint64_t comm) const override {
+    return waits_in != 0 && waits_in != comm;
+  }
   void on_caller_waits() override { ++told; }
   void on_exception(const std::exception& thrown) noexcept override { error = thrown.what(); }
 

@@ -195,17 +195,17 @@ void ProgressEngine::apply(const LocalNics::Changes& changes) {
 
 // The engine handles notices to links itself. The observer gets all others.
 void ProgressEngine::on_notice(Rank peer, std::span<const std::byte> bytes) {
-  const NoticeKind kind = bytes.empty() ? NoticeKind{} : static_cast<NoticeKind>(bytes[0]);
-  if (kind == NoticeKind::drained) return on_drained(peer, bytes.subspan(1));
-  if (kind == NoticeKind::address) return on_address(peer, bytes.subspan(1));
-  if (kind == NoticeKind::silent) return on_doubt(bytes.subspan(1));
+  const NoticeView notice = view_notice(bytes);
+  if (notice.kind == NoticeKind::drained) return on_drained(peer, notice.body);
+  if (notice.kind == NoticeKind::address) return on_address(peer, notice.body);
+  if (notice.kind == NoticeKind::silent) return on_doubt(notice.body);
   observer_->on_notice(peer, bytes);
 }
 
 // A call reaches this rank when no control stream does. Only the peer's new address cannot wait.
 void ProgressEngine::on_call(Rank peer, std::span<const std::byte> bytes) {
-  const bool address = !bytes.empty() && static_cast<NoticeKind>(bytes[0]) == NoticeKind::address;
-  if (address) on_address(peer, bytes.subspan(1));
+  const NoticeView notice = view_notice(bytes);
+  if (notice.kind == NoticeKind::address) on_address(peer, notice.body);
 }
 
 // Holds a NIC's queue against the paths that use the NIC.

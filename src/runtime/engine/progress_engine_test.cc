@@ -25,6 +25,7 @@ class Unobserved final : public EngineObserver {
   void on_goodbye(Rank) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}
   void on_bad_memory(const BadMemory&) override {}
+  bool is_closed(ContextId) const override { return false; }
   void on_contradiction(Rank, const std::string&) override {}
 };
 
@@ -104,7 +105,7 @@ class StartingEngine : public testing::Test, private ProcessEngine::Member {
   TimeNs next_timeout() override { return engine_.next_timeout(); }
   bool busy() const override { return false; }
   void on_nics_changed() override { engine_.on_nics_changed(); }
-  uint64_t caller_waits_in() const override { return 0; }
+  bool caller_waits_outside(uint64_t) const override { return false; }
   void on_caller_waits() override {}
   void on_exception(const std::exception& error) noexcept override {
     ADD_FAILURE() << error.what();

@@ -39,12 +39,22 @@ Channel& ChannelSet::add(ChannelId id) {
   return *order_.back();
 }
 
-void ChannelSet::open(ChannelId id, MessageClient& client) {
+void ChannelSet::open(ChannelId id, MessageClient& client, Rank peer) {
   Channel* found = find(id);
   Channel& opened = found != nullptr ? *found : add(id);
   R2CCL_CHECK(!opened.opened);
   opened.opened = true;
   opened.client = &client;
+  opened.peer = peer;
+}
+
+void ChannelSet::remove(ChannelId id) {
+  const auto found = std::ranges::lower_bound(channels_, id, {}, &Entry::first);
+  R2CCL_CHECK(found != channels_.end() && found->first == id);
+  forget_completions(*found->second);
+  std::erase(order_, found->second.get());
+  channels_.erase(found);
+  cursor_ = 0;
 }
 
 Result<Channel*> ChannelSet::heard(ChannelId id) {
@@ -60,10 +70,7 @@ Result<Channel*> ChannelSet::heard(ChannelId id) {
 }
 
 bool ChannelSet::idle() const {
-  return std::ranges::all_of(channels_, [](const auto& entry) {
-    const Channel& channel = *entry.second;
-    return channel.send.idle() && (channel.receive.idle() || channel.receive.cancelled());
-  });
+  return std::ranges::all_of(channels_, [](const auto& entry) { return entry.second->idle(); });
 }
 
 bool ChannelSet::sends() const {
@@ -127,13 +134,13 @@ void ChannelSet::deliver_completions(size_t most) {
     const ChannelId id = ended.channel->send.channel();
     switch (ended.what) {
       case Ended::sent:
-        client->on_sent(peer_, id, ended.number);
+        client->on_sent(ended.channel->peer, id, ended.number);
         break;
       case Ended::received:
-        client->on_received(peer_, id, ended.number);
+        client->on_received(ended.channel->peer, id, ended.number);
         break;
       case Ended::mismatch:
-        client->on_mismatch(peer_, id, ended.why);
+        client->on_mismatch(ended.channel->peer, id, ended.why);
         break;
     }
   }

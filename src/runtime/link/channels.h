@@ -20,29 +20,35 @@ namespace r2ccl {
 struct Channel {
   explicit Channel(ChannelId id)
       : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
+  // Returns whether no message is posted and unfinished, at this end.
+  bool idle() const { return send.idle() && (receive.idle() || receive.cancelled()); }
+
   bool opened = false;              // opened at this end; the peer may use it earlier
   MessageClient* client = nullptr;  // null until it is opened, and after it is cancelled
+  Rank peer = kNoRank;              // what the client calls the rank at the other end
   SendLedger send;
   ReceiveLedger receive;
   uint64_t changed_version = 0;  // <= the state's version: when the receiving end last changed
   int64_t quantum = 0;           // byte credit of deficit round robin
   bool releasing = false;        // the client waits only for the end of its sends
+  bool closing = false;          // both ends are done with it
 };
 
 class ChannelSet {
  public:
-  explicit ChannelSet(Rank peer) : peer_(peer) {}
-
   // Requires that the channel exists.
   Channel& at(ChannelId id);
   const Channel& at(ChannelId id) const;
   // In the order of their ids.
   using Entry = std::pair<ChannelId, std::unique_ptr<Channel>>;
   const std::vector<Entry>& all() const { return channels_; }
-  void open(ChannelId id, MessageClient& client);
+  Channel* find(ChannelId id) const;  // null: there is none
+  void open(ChannelId id, MessageClient& client, Rank peer);
   // Returns the channel that the peer names. The peer may have opened it first. Fails when the peer
   // opens too many channels.
   Result<Channel*> heard(ChannelId id);
+  // Forgets the channel. Requires that nothing refers to it.
+  void remove(ChannelId id);
   // Returns true when no channel has a posted, outstanding or unread message.
   bool idle() const;
 
@@ -80,10 +86,8 @@ class ChannelSet {
     Status why;
   };
 
-  Channel* find(ChannelId id) const;  // null: there is none
   Channel& add(ChannelId id);
 
-  const Rank peer_;
   std::vector<Entry> channels_;  // at most kChannelsMax, in the order of their ids
   std::vector<Channel*> order_;  // order of creation; each of channels_ once
   size_t cursor_ = 0;            // in order_; < its size unless that is empty

@@ -270,4 +270,16 @@ void ChunkSender::cancel(ChannelId channel) {
   note_load();
 }
 
+bool ChunkSender::refers_to(ChannelId channel) const {
+  const auto of_channel = [channel](const auto& each) { return each.channel == channel; };
+  const auto carries_it = [channel](const Path* path) {
+    for (const Transmission& each : path->model.outstanding()) {
+      if (!each.probe && each.channel == channel) return true;
+    }
+    return false;
+  };
+  return std::ranges::any_of(queue_, of_channel) || std::ranges::any_of(stalled_, of_channel) ||
+         std::ranges::any_of(unlisted_, of_channel) || std::ranges::any_of(paths_, carries_it);
+}
+
 }  // namespace r2ccl

@@ -67,6 +67,8 @@ class ChunkSender {
   // Measures the stalls that have ended.
   void settle_stalled(TimeNs now);
   void cancel(ChannelId channel);
+  // Returns whether a copy of a chunk of the channel is outstanding, or is to be sent.
+  bool refers_to(ChannelId channel) const;
 
   bool retransmits() const { return !queue_.empty(); }
   uint64_t hedged_bytes() const { return hedged_bytes_; }

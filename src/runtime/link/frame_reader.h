@@ -54,6 +54,8 @@ class FrameReader {
   // Does the same for every message of a channel.
   [[nodiscard]] bool discard_remainder(ChannelId channel);
 
+  // Returns whether the frame under way is a chunk of the channel, and its header has been read.
+  bool in_chunk_of(ChannelId channel) const;
   // Returns the client memory that the next read fills; empty: none.
   std::span<std::byte> destination() const;
 
@@ -69,7 +71,6 @@ class FrameReader {
  private:
   bool in_state() const { return header_known_ && state_have_ < header_.state_bytes; }
   bool in_payload() const { return header_known_ && !in_state(); }
-  bool in_chunk_of(ChannelId channel) const;
   bool discard_rest();
   Status advance(size_t bytes);
   Status consume(std::span<const std::byte> bytes);

@@ -24,7 +24,6 @@ Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& pa
       paths_(host, end_, paths, settings_, *this, *this),
       heartbeats_({paths_.with_relay().begin(), paths_.with_relay().end()}, paths_.opens(),
                   settings_.links, static_cast<size_t>(self.value() + peer.value())),
-      channels_(peer),
       sender_(host, end_, settings_, channels_, paths_.scheduler(),
               {paths_.with_relay().begin(), paths_.with_relay().end()},
               [this](const Path& path, TimeNs now) { return take_state(path, now); }) {}
@@ -39,8 +38,61 @@ void Link::wake() {
   host_.wake(end_.peer);
 }
 
-void Link::open_channel(ChannelId id, MessageClient& client) {
-  channels_.open(id, client);
+void Link::open_channel(ChannelId id, MessageClient& client, Rank peer) {
+  channels_.open(id, client, peer);
+}
+
+// A context may open its channels one after the other. The peer may be ahead in others.
+bool Link::has_room() const {
+  size_t contexts = 0;
+  std::optional<ContextId> last;
+  for (const auto& [id, channel] : channels_.all()) {
+    if (last != context_of(id)) ++contexts;
+    last = context_of(id);
+  }
+  return contexts < limits::kContextsMax;
+}
+
+bool Link::idle(ContextId context) const {
+  for (uint64_t place = 0; place < kChannelsOfContext; ++place) {
+    const Channel* channel = channels_.find(channel_of(context, place));
+    if (channel != nullptr && !channel->idle()) return false;
+  }
+  return true;
+}
+
+void Link::close(ContextId context) {
+  for (uint64_t place = 0; place < kChannelsOfContext; ++place) {
+    const ChannelId id = channel_of(context, place);
+    Channel* channel = channels_.find(id);
+    if (channel == nullptr || channel->closing) continue;
+    if (!channel->receive.cancelled()) cancel_channel(id);
+    channel->closing = true;
+    ++closing_;
+  }
+  wake();
+}
+
+// A chunk that was acknowledged may have copies on their way: those that this end has sent, and one
+// that a path reads. Later ones are not heard, because the host knows the context as closed.
+void Link::forget_closed() {
+  std::vector<ChannelId> ended;
+  for (const auto& [id, channel] : channels_.all()) {
+    const bool read = std::ranges::any_of(
+        paths(), [id = id](const Path* path) { return path->reads_chunk_of(id); });
+    const bool unused = (!read && !sender_.refers_to(id)) || mutated(Mutant::forget_at_once);
+    if (channel->closing && unused) ended.push_back(id);
+  }
+  for (const ChannelId id : ended) channels_.remove(id);
+  closing_ -= ended.size();
+}
+
+// Returns the channel that the peer names; null: it was closed here.
+Result<Channel*> Link::hear(ChannelId id) {
+  Channel* known = channels_.find(id);
+  if (known != nullptr) return known;
+  if (host_.is_closed(context_of(id)) && !mutated(Mutant::closed_heard)) return known;
+  return channels_.heard(id);
 }
 
 // The other end learns of it at once: the lower rank dials, whichever has the messages.
@@ -154,6 +206,7 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
   if (sender_.dispatch(now)) wake();
   copy_remainders();
   if (goodbye_.wanted) check_goodbye();
+  if (closing_ > 0) forget_closed();
   send_due_frames(now);
 }
 
@@ -211,8 +264,7 @@ bool Link::goodbye_done() const {
   if (peer_end_) return true;
   // Each end has the other's goodbye. This end need not know that the peer has that state too: at
   // worst the peer finds its connections closed and no listener here.
-  return goodbye_.sent && goodbye_.received && state_.acknowledged() >= goodbye_.version &&
-         state_.peer_informed() && channels_.all_delivered();
+  return goodbye_told() && goodbye_.received && state_.peer_informed() && all_delivered();
 }
 
 void Link::on_peer_gone(const PeerLiveness::End& end) {

@@ -38,7 +38,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
 
   Rank peer() const { return end_.peer; }
   // MessagePort
-  void open_channel(ChannelId channel, MessageClient& client) override;
+  void open_channel(ChannelId channel, MessageClient& client, Rank peer) override;
   void expect_messages() override;
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override;
@@ -50,6 +50,14 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   }
   void release_send_buffers(ChannelId channel) override;
   void cancel_channel(ChannelId channel) override;
+
+  // Returns whether a message of the context is posted and unfinished, at this end.
+  bool idle(ContextId context) const;
+  // Both ends are done with the context. The link forgets its channels as soon as no copy of a
+  // chunk of theirs is under way. Requires that is_closed(context) of its host holds.
+  void close(ContextId context);
+  // Returns whether the channels of one more context have room.
+  bool has_room() const;
 
   // Delivers the notice to the peer's on_notice, after earlier notices and despite every failure,
   // unless a newer notice of the same slot replaces it first.
@@ -103,6 +111,10 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   bool ends() const { return goodbye_.wanted; }
   // True when both ends have said goodbye and know it, or the peer has ended.
   bool goodbye_done() const;
+  // True when the peer knows that this end has said goodbye.
+  bool goodbye_told() const { return goodbye_.sent && state_.acknowledged() >= goodbye_.version; }
+  // True when the clients have heard of every message that has arrived.
+  bool all_delivered() const { return channels_.all_delivered(); }
   // The end of a rank that is out of memory, and needs none. The link's state may be half-way
   // through a change, so after this only its reports and the next two functions are legal.
   void halt() noexcept { paths_.halt(); }
@@ -162,6 +174,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void changed();
   void copy_remainders();
   void check_goodbye();
+  Result<Channel*> hear(ChannelId id);
+  void forget_closed();
 
   // link_receive.cc: Path::Owner
   Result<ReceiveLedger::Place> on_chunk_header(Path& path, const DataHeader& header) override;
@@ -221,7 +235,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // The results of one control frame, kept for their memory.
   std::vector<Transmission> delivered_;
   std::vector<SendLedger::Posted> completed_;
-  bool dirty_ = true;  // progress() is due, and the host knows it
+  bool dirty_ = true;   // progress() is due, and the host knows it
+  size_t closing_ = 0;  // channels
 };
 
 }  // namespace r2ccl

@@ -10,8 +10,9 @@
 
 namespace r2ccl {
 Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader& header) {
-  const auto target = channels_.heard(header.channel);
+  const auto target = hear(header.channel);
   if (!target.ok()) return target.status();
+  if (target.value() == nullptr) return ReceiveLedger::Place{};
   auto place = target.value()->receive.place(header);
   if (place.ok() && settings_.witness != nullptr) {
     settings_.witness->on_place(end_, path, header, place.value());
@@ -40,12 +41,15 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   state_.on_payload(header.payload_bytes);
   changed();  // the path's counters
   ReceiveLedger::Accepted accepted;
-  Channel& target = channels_.at(header.channel);
-  if (!discarded) accepted = target.receive.accept(header, std::move(early), state_.version());
+  if (!discarded) {
+    accepted =
+        channels_.at(header.channel).receive.accept(header, std::move(early), state_.version());
+  }
   if (settings_.witness != nullptr) {
     settings_.witness->on_arrive(end_, path, header, discarded, accepted.fresh);
   }
   if (!accepted.fresh) return;
+  Channel& target = channels_.at(header.channel);
   target.changed_version = state_.version();
   // From here on no other copy of this chunk may touch its destination.
   for (Path* other : paths()) {
@@ -100,8 +104,9 @@ void Link::on_control(Path& path, ControlFrame frame) {
 // complete.
 Status Link::apply_channels(const ControlFrame& frame) {
   for (const ChannelReport& report : frame.channels) {
-    const auto target = channels_.heard(report.channel);
+    const auto target = hear(report.channel);
     if (!target.ok()) return target.status();
+    if (target.value() == nullptr) continue;
     completed_.clear();
     const Status applied = target.value()->send.apply(report, completed_);
     for (const SendLedger::Posted& done : completed_) {

@@ -38,7 +38,7 @@ TEST(Link, ReportsInTurnsTheStateThatOneFrameCannotHold) {
   std::set<std::pair<ChannelId, MessageNo>> untold;
   for (uint32_t c = 0; c < kChannels; ++c) {
     const ChannelId channel(100 + c);
-    s.link().open_channel(channel, ignore);
+    s.link().open_channel(channel, ignore, Rank(0));
     for (uint64_t m = 0; m < kMessages; ++m) (void)s.link().post_receive(channel, memory, 0);
     for (uint64_t m = 1; m < kMessages; ++m) {
       DataHeader header = ScriptedLink::whole(channel, m, 64);

@@ -35,8 +35,9 @@ class MessagePort {
   virtual ~MessagePort() = default;
 
   // Opens a channel. A channel carries messages 0, 1, 2, ... each way; both ends open it under the
-  // same id. Requires that the client outlives the channel.
-  virtual void open_channel(ChannelId channel, MessageClient& client) = 0;
+  // same id. Requires that the client outlives the channel. `peer`: what the client calls the rank
+  // at the other end.
+  virtual void open_channel(ChannelId channel, MessageClient& client, Rank peer) = 0;
 
   // Announces messages, so that the connections for them open before the first one is posted. Posts
   // other than standing receives announce them too.

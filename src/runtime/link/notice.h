@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/ids.h"
 #include "protocol/delivery/notice_ledger.h"
 
 namespace r2ccl {
@@ -29,22 +30,27 @@ enum class NoticeKind : uint8_t {
   host_report = 15,   // to the lowest living rank: a HostReport of the NICs of the sender's host
   costs = 16,         // to rank 0: the sender's times of the patterns; from rank 0: the costs
   silent = 17,        // nothing comes from a rank, so ask it too; subject: the rank
-  vouch = 18,  // the verdict of a higher rank (4 bytes) counts; subject: the rank, its number
+  vouch = 18,        // the verdict of a higher rank (4 bytes) counts; subject: the rank, its number
+  job_failure = 19,  // as `failure`, of all communicators of the sender's job
+  ended = 20,  // the sender has left the communicator, and all its messages have arrived; no body
 };
 
-// A newer notice of the same kind and `subject` replaces an older one. Each kind defines its
-// subjects.
-inline Notice make_notice(NoticeKind kind, uint64_t subject, std::span<const std::byte> body) {
-  Notice notice;
-  notice.slot = {static_cast<uint8_t>(kind), subject};
-  notice.bytes.reserve(body.size() + 1);
-  notice.bytes.push_back(static_cast<std::byte>(kind));
-  notice.bytes.insert(notice.bytes.end(), body.begin(), body.end());
-  return notice;
-}
+// A newer notice of the same kind, context and `subject` replaces an older one. Each kind defines
+// its subjects. A notice of the job itself is one of the first context.
+Notice make_notice(NoticeKind kind, uint64_t subject, std::span<const std::byte> body,
+                   ContextId context = {});
 // For kinds that have one subject: the latest notice counts.
 inline Notice make_notice(NoticeKind kind, std::span<const std::byte> body) {
   return make_notice(kind, 0, body);
 }
+
+struct NoticeView {
+  NoticeKind kind{};  // 0: there is none
+  ContextId context;
+  uint64_t subject = 0;  // of a context other than the first
+  std::span<const std::byte> body;
+};
+// `bytes`: any bytes. A notice that is cut short has kind 0.
+NoticeView view_notice(std::span<const std::byte> bytes);
 
 }  // namespace r2ccl

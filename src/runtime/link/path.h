@@ -154,6 +154,8 @@ class Path final : public PathEnd, private FrameReader::Owner {
   // --- receiving ---
   void discard_remainder(ChannelId channel, MessageNo message, uint64_t offset);
   void discard_remainder(ChannelId channel);
+  // Returns whether a chunk of the channel has arrived in part.
+  bool reads_chunk_of(ChannelId channel) const { return reader_ && reader_->in_chunk_of(channel); }
   uint64_t frames_received() const { return reader_ ? reader_->frames() : 0; }
   uint64_t bytes_received() const { return reader_ ? reader_->bytes() : 0; }
   TimeNs frame_received_at() const { return frame_received_at_; }

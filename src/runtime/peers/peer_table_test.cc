@@ -48,6 +48,7 @@ class TableHost final : public LinkHost {
   std::optional<RelayRoute> relay_route(Rank, size_t) const override { return std::nullopt; }
   void doubt_nics(TimeNs) override {}
   void on_silent(Rank) override {}
+  bool is_closed(ContextId) const override { return false; }
   void on_unreached(Rank, bool, const std::string&) override {}
   void on_reached(Rank) override {}
   void wake(Rank peer) override { table.wake(peer); }
@@ -82,7 +83,7 @@ class PeerTableTest : public testing::Test, protected MessageClient {
       LinkSettings settings;
       settings.cutoff = kCutoff;
       auto link = std::make_unique<Link>(host_, kSelf, Rank(peer), std::vector{path}, settings);
-      link->open_channel(kChannel, *this);
+      link->open_channel(kChannel, *this, Rank(peer));
       table_.add(std::move(link));
     }
     EXPECT_TRUE(table_.has_more()) << "a new link dials at once";

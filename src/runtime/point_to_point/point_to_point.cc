@@ -30,7 +30,8 @@ PointToPoint::PointToPoint(Rank self, ChannelId channel, std::vector<MessagePort
       receives_(ports_.size()) {
   for (size_t rank = 0; rank < ports_.size(); ++rank) {
     R2CCL_CHECK((ports_[rank] == nullptr) == (rank == index_of(self)));
-    if (ports_[rank] != nullptr) ports_[rank]->open_channel(channel_, *this);
+    if (ports_[rank] == nullptr) continue;
+    ports_[rank]->open_channel(channel_, *this, Rank(static_cast<int32_t>(rank)));
   }
 }
 

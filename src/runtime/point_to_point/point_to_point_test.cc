@@ -79,8 +79,8 @@ TEST(PointToPoint, MatchesTheNthSendWithTheNthReceiveOfEachPair) {
 class StarvingPort final : public MessagePort {
  public:
   StarvingPort(MessagePort& port, size_t posts) : port_(port), posts_(posts) {}
-  void open_channel(ChannelId channel, MessageClient& client) override {
-    port_.open_channel(channel, client);
+  void open_channel(ChannelId channel, MessageClient& client, Rank peer) override {
+    port_.open_channel(channel, client, peer);
   }
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override {

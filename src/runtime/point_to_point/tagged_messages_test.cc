@@ -301,8 +301,8 @@ TEST(TaggedMessages, CancelEndsEverything) {
 class Liar : public MessageClient {
  public:
   explicit Liar(FakeNetwork& network) : port_(*network.ports_of(Rank(1))[0]) {
-    port_.open_channel(kFrames, *this);
-    port_.open_channel(kPayloads, *this);
+    port_.open_channel(kFrames, *this, Rank(0));
+    port_.open_channel(kPayloads, *this, Rank(0));
   }
   void say(const TaggedFrame& frame) {
     frames_.push_back(encode(frame));

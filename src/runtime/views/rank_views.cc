@@ -8,7 +8,6 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "protocol/wire/byte_io.h"
 #include "runtime/link/notice.h"
 #include "runtime/peers/nic_match.h"
 
@@ -61,27 +60,22 @@ ViewRecord first_record(const std::vector<HostRates>& rates) {
 
 }  // namespace
 
-RankViews::RankViews(ProgressEngine& engine, Operations& operations, const JobMap& job,
-                     const View& first, const Clock& clock)
-    : engine_(engine),
+RankViews::RankViews(Members& members, Operations& operations, const JobMap& job, const View& first,
+                     const Clock& clock)
+    : members_(members),
       operations_(operations),
       clock_(clock),
       job_(job),
       rails_(rails_of(job)),
-      gone_(engine.rank_count()),
+      gone_(members.count()),
+      agreement_(members.self(), static_cast<int32_t>(members.count()),
+                 first_record(first_rates(rails_, first))),
       filter_({}),
       driver_(first_rates(rails_, first), first_reports(rails_, first_rates(rails_, first)),
               clock.now()),
       told_to_(0) {
   const std::vector<HostRates> rates = first_rates(rails_, first);
-  const auto ranks = static_cast<int32_t>(engine.rank_count());
-  for (int context = 0; context < operations.contexts(); ++context) {
-    agreements_.emplace_back(engine.self(), ranks, first_record(rates));
-    told_versions_.push_back(0);
-  }
-  for (int context = 0; context < operations.contexts(); ++context) {
-    operations.executor(context).set_views(&agreements_[static_cast<size_t>(context)]);
-  }
+  operations.executor().set_views(&agreement_);
   // A rank that is not its host's lowest may have other NICs, and reports none.
   if (speaks_for_host()) told_ = first_reports(rails_, rates)[own_host()];
   filter_ = ReachFilter(told_.reach);
@@ -90,9 +84,7 @@ RankViews::RankViews(ProgressEngine& engine, Operations& operations, const JobMa
 }
 
 RankViews::~RankViews() {
-  for (int context = 0; context < operations_.contexts(); ++context) {
-    operations_.executor(context).set_views(nullptr);
-  }
+  operations_.executor().set_views(nullptr);
 }
 
 Rank RankViews::coordinator() const {
@@ -101,11 +93,11 @@ Rank RankViews::coordinator() const {
 }
 
 uint32_t RankViews::own_host() const {
-  return job_.host_of(engine_.self());
+  return job_.host_of(members_.self());
 }
 
 bool RankViews::speaks_for_host() const {
-  return job_.leader(own_host()) == engine_.self();
+  return job_.leader(own_host()) == members_.self();
 }
 
 const std::vector<uint16_t>& RankViews::own_rails() const {
@@ -128,9 +120,9 @@ NicReach RankViews::reach_of_nic(NicId nic) const {
   enum class Host : uint8_t { unknown, missed, reached };
   std::vector<Host> hosts(job_.hosts(), Host::unknown);
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
-    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    const Link* link = members_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr || link->peer_ended() || gone_[rank]) continue;
-    const uint32_t peer_host = job_.host_of(link->peer());
+    const uint32_t peer_host = job_.host_of(Rank(static_cast<int32_t>(rank)));
     if (peer_host == own_host()) continue;
     Host& host = hosts[peer_host];
     for (const Path* path : link->paths()) {
@@ -148,7 +140,7 @@ HostReach RankViews::momentary() const {
   HostReach reach(told_.reach.size());
   for (size_t i = 0; i < nics(); ++i) {
     const NicId nic(static_cast<uint16_t>(i));
-    if (!engine_.nics().drained().contains(nic)) reach[own_rails()[i]] = reach_of_nic(nic);
+    if (!members_.nics().drained().contains(nic)) reach[own_rails()[i]] = reach_of_nic(nic);
   }
   return reach;
 }
@@ -180,8 +172,8 @@ void RankViews::report(TimeNs now) {
   if (report == told_ && to == told_to_) return;
   told_ = std::move(report);
   told_to_ = to;
-  if (to != engine_.self()) {
-    return engine_.link(to)->send_notice(make_notice(NoticeKind::host_report, encode(told_)));
+  if (to != members_.self()) {
+    return members_.tell(to, NoticeKind::host_report, encode(told_));
   }
   const Status known = driver_.on_report(own_host(), told_, now);
   R2CCL_CHECK(known.ok());
@@ -191,12 +183,12 @@ void RankViews::begin_window(TimeNs now) {
   window_at_ = now;
   totals_.clear();
   for (size_t nic = 0; nic < nics(); ++nic) {
-    const NicQueue& queue = engine_.nics().queue(NicId(static_cast<uint16_t>(nic)));
+    const NicQueue& queue = members_.nics().queue(NicId(static_cast<uint16_t>(nic)));
     totals_.push_back({queue.delivered(), queue.idle(now)});
   }
   sent_.clear();
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
-    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    const Link* link = members_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr) continue;
     for (const Path* path : link->paths()) {
       if (!path->spec.relay) sent_.push_back(path->total_bytes_sent());
@@ -213,7 +205,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
   std::vector<uint64_t> most(windows.size());
   size_t index = 0;
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
-    const Link* link = engine_.link(Rank(static_cast<int32_t>(rank)));
+    const Link* link = members_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr) continue;
     for (const Path* path : link->paths()) {
       if (path->spec.relay) continue;
@@ -223,7 +215,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
       sent[nic] += bytes;
       if (bytes <= most[nic]) continue;
       most[nic] = bytes;
-      windows[nic].host = job_.host_of(link->peer());
+      windows[nic].host = job_.host_of(Rank(static_cast<int32_t>(rank)));
       windows[nic].nic = path->spec.remote_nic.value();
     }
   }
@@ -231,7 +223,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
     return static_cast<double>(part) >= kMost * static_cast<double>(of);
   };
   for (size_t nic = 0; nic < windows.size(); ++nic) {
-    const NicQueue& queue = engine_.nics().queue(NicId(static_cast<uint16_t>(nic)));
+    const NicQueue& queue = members_.nics().queue(NicId(static_cast<uint16_t>(nic)));
     NicWindow& window = windows[nic];
     window.bytes = queue.delivered() - totals_[nic].delivered;
     const TimeNs idle = queue.idle(now) - totals_[nic].idle;
@@ -250,7 +242,7 @@ void RankViews::watch_rates(TimeNs now) {
 }
 
 void RankViews::propose(TimeNs now) {
-  if (stopped_ || coordinator() != engine_.self()) return;
+  if (stopped_ || coordinator() != members_.self()) return;
   const std::optional<View> view = driver_.take(now);
   if (!view) return;
   ViewAnswer largest;
@@ -260,48 +252,39 @@ void RankViews::propose(TimeNs now) {
     R2CCL_LOG(warn, "too many hosts differ for one view: the plans stay as they are");
     return;
   }
-  for (ViewAgreement& agreement : agreements_) agreement.propose(*view, now);
+  agreement_.propose(*view, now);
 }
 
-void RankViews::send(size_t context, const ViewSend& send) {
-  Link* link = engine_.link(send.to);
-  if (link->peer_ended()) return;
-  std::vector<std::byte> body;
-  ByteWriter out(body);
-  out.put(static_cast<uint16_t>(context));
-  out.put_bytes(encode(send.message));
-  const uint64_t subject = context * std::variant_size_v<ViewMessage> + send.message.index();
-  link->send_notice(make_notice(NoticeKind::view, subject, body));
+void RankViews::send(const ViewSend& send) {
+  if (members_.link(send.to)->peer_ended()) return;
+  members_.tell(send.to, NoticeKind::view, send.message.index(), encode(send.message));
 }
 
-void RankViews::run_agreement(size_t context, TimeNs now) {
-  ViewAgreement& agreement = agreements_[context];
-  if (now >= agreement.next_timeout()) agreement.progress(now);
-  if (agreement.has_sends()) {
-    for (const ViewSend& each : agreement.take_sends()) send(context, each);
+void RankViews::run_agreement(TimeNs now) {
+  if (now >= agreement_.next_timeout()) agreement_.progress(now);
+  if (agreement_.has_sends()) {
+    for (const ViewSend& each : agreement_.take_sends()) send(each);
   }
-  if (agreement.latest().version != told_versions_[context]) {
-    told_versions_[context] = agreement.latest().version;
-    tell_view(agreement.latest());
+  if (agreement_.latest().version != told_version_) {
+    told_version_ = agreement_.latest().version;
+    tell_view(agreement_.latest());
   }
   // A decision lets collectives begin that have waited for it.
-  operations_.executor(static_cast<int>(context)).resume();
+  operations_.executor().resume();
 }
 
 void RankViews::look(TimeNs now) {
-  changed_ = changed_ || engine_.nics().drained() != drained_;
-  drained_ = engine_.nics().drained();
+  changed_ = changed_ || members_.nics().drained() != drained_;
+  drained_ = members_.nics().drained();
   watch_nics(now);
   propose(now);
   changed_ = false;
   // Also of a rank that measures nothing.
   if (now - window_at_ >= RateWatch::kWindow) window_at_ = now;
   next_ = stopped_ ? kNever : std::min(filter_.next_timeout(), driver_.next_timeout());
-  if (coordinator() != engine_.self()) next_ = stopped_ ? kNever : filter_.next_timeout();
-  for (size_t context = 0; context < agreements_.size(); ++context) {
-    run_agreement(context, now);
-    next_ = std::min(next_, agreements_[context].next_timeout());
-  }
+  if (coordinator() != members_.self()) next_ = stopped_ ? kNever : filter_.next_timeout();
+  run_agreement(now);
+  next_ = std::min(next_, agreement_.next_timeout());
   look_at_ = std::min(next_, window_at_ + RateWatch::kWindow);
 }
 
@@ -309,31 +292,23 @@ void RankViews::on_gone(Rank rank, bool in_order) {
   const auto index = static_cast<size_t>(rank.value());
   if (gone_[index]) return;
   gone_[index] = true;
-  for (ViewAgreement& agreement : agreements_) {
-    agreement.on_gone(rank, in_order, clock_.now());
-  }
+  agreement_.on_gone(rank, in_order, clock_.now());
   wake();
 }
 
 void RankViews::refuse(Rank peer, const Status& why) {
   ++refused_;
-  R2CCL_LOG(warn, "%s sends %s", r2ccl::describe(engine_.job().info(peer)).c_str(),
-            why.message().c_str());
+  R2CCL_LOG(warn, "%s sends %s", members_.name_of(peer).c_str(), why.message().c_str());
 }
 
 void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
-  ByteReader in(body);
-  const size_t context = in.get<uint16_t>();
-  if (in.bad() || context >= agreements_.size()) {
-    return refuse(peer, {Code::remote, "a message about a view of an unknown communicator"});
-  }
-  const auto message = decode_view_message(in.get_bytes(in.remaining()), job_.hosts());
+  const auto message = decode_view_message(body, job_.hosts());
   if (!message.ok()) return refuse(peer, message.status());
   // A question binds this rank until the one that asks has decided. So only the rank that decides
   // may ask. It asks again until it gets an answer, so one that learns earlier that it is that rank
   // waits for the others to learn it too.
   if (std::holds_alternative<ViewAsk>(message.value()) && peer != coordinator()) return;
-  const Status taken = agreements_[context].on_message(peer, message.value(), clock_.now());
+  const Status taken = agreement_.on_message(peer, message.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);
   wake();
 }
@@ -380,14 +355,14 @@ std::string RankViews::describe(const View& view) const {
 
 // One rank tells it for all.
 void RankViews::tell_view(const ViewRecord& record) const {
-  if (coordinator() != engine_.self()) return;
+  if (coordinator() != members_.self()) return;
   R2CCL_LOG(info, "view %llu: %s; plans follow from collective %llu on",
             static_cast<unsigned long long>(record.version), describe(record.view).c_str(),
             static_cast<unsigned long long>(record.start));
 }
 
 void RankViews::check_invariants() const {
-  for (const ViewAgreement& agreement : agreements_) agreement.check_invariants();
+  agreement_.check_invariants();
 }
 
 }  // namespace r2ccl

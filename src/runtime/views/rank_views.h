@@ -1,5 +1,5 @@
-// The views of one rank: watches this host's NICs, agrees with the other ranks on a view for each
-// context, and keeps a context's collectives from beginning while their view is undecided.
+// The views of one rank: watches this host's NICs, agrees with the other ranks of the communicator
+// on a view, and keeps its collectives from beginning while their view is undecided.
 //
 // The lowest living rank of each host reports the reach of its NICs to the lowest living rank of
 // all, when it changes. That one proposes. An unchanged view costs no message and no timer.
@@ -19,16 +19,16 @@
 #include "protocol/view/view_agreement.h"
 #include "protocol/view/view_driver.h"
 #include "runtime/collective/operations.h"
-#include "runtime/engine/progress_engine.h"
+#include "runtime/engine/members.h"
 
 namespace r2ccl {
 
 class RankViews {
  public:
-  // Requires that the engine has been started and that all arguments outlive this. `job`: as the
+  // All arguments must outlive this. `job`: as the
   // plans take it. `first`: the rates that all ranks start with, by the NICs of each host's lowest
   // rank, in so far as it has such NICs.
-  RankViews(ProgressEngine& engine, Operations& operations, const JobMap& job, const View& first,
+  RankViews(Members& members, Operations& operations, const JobMap& job, const View& first,
             const Clock& clock);
   ~RankViews();
   RankViews(const RankViews&) = delete;
@@ -48,7 +48,7 @@ class RankViews {
   void stop() { stopped_ = true; }
   // Cheap while nothing has changed, because every turn of the rank calls it.
   void progress(TimeNs now) {
-    if (now >= look_at_ || engine_.nics().drained() != drained_) look(now);
+    if (now >= look_at_ || members_.nics().drained() != drained_) look(now);
   }
   TimeNs next_timeout() const { return next_; }
 
@@ -57,9 +57,7 @@ class RankViews {
   View view_for(const View& view, std::span<const Rank> ranks) const;
 
   // --- for reports ---
-  const ViewAgreement& agreement(int context = 0) const {
-    return agreements_[static_cast<size_t>(context)];
-  }
+  const ViewAgreement& agreement() const { return agreement_; }
   // Returns the number of hosts of a view.
   size_t hosts() const { return job_.hosts(); }
   // Returns the rail of each NIC of a host's lowest rank.
@@ -90,22 +88,22 @@ class RankViews {
   std::vector<NicWindow> take_window(TimeNs now) const;
   void report(TimeNs now);
   void propose(TimeNs now);
-  void run_agreement(size_t context, TimeNs now);
-  void send(size_t context, const ViewSend& send);
+  void run_agreement(TimeNs now);
+  void send(const ViewSend& send);
   void refuse(Rank peer, const Status& why);
   void tell_view(const ViewRecord& record) const;
 
-  ProgressEngine& engine_;
+  Members& members_;
   Operations& operations_;
   const Clock& clock_;
   const JobMap& job_;
   // By host: the rail of each NIC of its lowest rank. A view has the rates by rail, and zero for a
   // rail that the host lacks.
   const std::vector<std::vector<uint16_t>> rails_;
-  std::vector<bool> gone_;                 // by rank
-  std::vector<ViewAgreement> agreements_;  // by context
-  std::vector<uint64_t> told_versions_;    // by context: of the last record that was logged
-  ReachFilter filter_;                     // of this host
+  std::vector<bool> gone_;  // by rank
+  ViewAgreement agreement_;
+  uint64_t told_version_ = 0;  // of the last record that was logged
+  ReachFilter filter_;         // of this host
   ViewDriver driver_;
   RateWatch rate_watch_{0};
   HostReport told_;  // the last report

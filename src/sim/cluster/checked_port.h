@@ -14,9 +14,9 @@ class CheckedPort final : public MessagePort, private MessageClient {
   CheckedPort(MessagePort& link, LinkEnd end, DataPathCheck& check)
       : link_(link), end_(end), check_(check) {}
 
-  void open_channel(ChannelId channel, MessageClient& client) override {
+  void open_channel(ChannelId channel, MessageClient& client, Rank peer) override {
     clients_[channel] = &client;
-    link_.open_channel(channel, *this);
+    link_.open_channel(channel, *this, peer);
   }
   void expect_messages() override {
     check_.on_messages(end_);

@@ -9,6 +9,7 @@ namespace r2ccl::sim {
 namespace {
 
 constexpr int kManagementRail = 100;
+constexpr uint64_t kFurtherContexts = 1000;
 
 std::function<std::array<std::byte, kNonceBytes>()> nonces(uint64_t seed) {
   return [random = Random(seed)]() mutable {
@@ -45,6 +46,7 @@ Cluster::Cluster(const ClusterOptions& options) : world_(options.seed, world_opt
   for (const auto& each : nodes_) {
     SimRank& one = *each;
     R2CCL_CHECK(one.runtime->start({rank_table, run}).ok());
+    for (int c = 1; c < options.communicators; ++c) add_communicator(one, c, options);
     one.actor = world_.add_actor(
         {one.host, [&one] { one.progress(); }, [&one] { return one.next_timeout(); }});
   }
@@ -64,7 +66,6 @@ RankOptions Cluster::rank_options(int rank, const ClusterOptions& options, SimRa
   made.engine.listen.shm = options.ranks_per_host > 1;
   made.engine.nonce = nonces(options.seed * 1000 + static_cast<uint64_t>(rank));
   if (options.management) made.engine.listen.oob_ifname = "mgmt";
-  made.contexts = options.communicators;
   made.plan_hosts = options.plan_hosts;
   made.plan_costs = options.plan_costs;
   made.data_at_start = options.data_at_start;
@@ -121,6 +122,16 @@ void Cluster::open(SimRank& node, int rank, const ClusterOptions& options) {
   R2CCL_CHECK(node.runtime->open().ok());
 }
 
+void Cluster::add_communicator(SimRank& node, int number, const ClusterOptions& options) {
+  const Rank self = node.runtime->options().self;
+  node.further.push_back(std::make_unique<RankRuntime>(
+      *node.runtime, rank_options(self.value(), options, node), unobserved_));
+  std::vector<Rank> peers;
+  for (int rank = 0; rank < size(); ++rank) peers.emplace_back(rank);
+  const ContextId context(kFurtherContexts + static_cast<uint64_t>(number));
+  R2CCL_CHECK(node.further.back()->join(context, std::move(peers)).ok());
+}
+
 Cluster::~Cluster() {
   for (int rank = 0; rank < size(); ++rank) leave(rank);
 }
@@ -129,6 +140,9 @@ void Cluster::leave(int rank) {
   SimRank& each = node(rank);
   if (each.left()) return;
   world_.remove_actor(each.actor);
+  const bool first_lasts = rank % 2 == 0;
+  if (!first_lasts) each.runtime.reset();
+  each.further.clear();
   each.runtime.reset();
   each.process.reset();
   each.checked_ports.clear();

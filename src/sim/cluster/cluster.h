@@ -65,10 +65,12 @@ class Cluster {
   std::unique_ptr<SimRank> make_node(int rank, const ClusterOptions& options);
   void open(SimRank& node, int rank, const ClusterOptions& options);
   bool link_up(int rank, int peer);
+  void add_communicator(SimRank& node, int number, const ClusterOptions& options);
   RankOptions rank_options(int rank, const ClusterOptions& options, SimRank& node);
 
   WorldOptions world_options(const ClusterOptions& options);
 
+  RankObserver unobserved_;
   World world_;
   DataPathCheck check_{world_.clock()};
   std::vector<std::unique_ptr<SimRank>> nodes_;

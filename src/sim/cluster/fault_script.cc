@@ -241,8 +241,7 @@ void FaultScript::abort(int rank) {
   if (node.left() || node.failed() || killed(rank)) return;
   if (ends_job_) ends_job_();
   aborted_[static_cast<size_t>(rank)] = true;
-  node.runtime->abort("its caller gave up");
-  node.wake();
+  node.abort("its caller gave up");
 }
 
 bool FaultScript::any_aborted() const {

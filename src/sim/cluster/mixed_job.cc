@@ -139,7 +139,7 @@ void MixedJob::begin_run_ahead(int rank, Call& call) {
 void MixedJob::begin_run(int rank, Call& call) {
   const size_t operation = call.operation;
   const OperationSpec spec = scenario_.operations[operation];
-  RankRuntime& runtime = *cluster_.node(rank).runtime;
+  RankRuntime& runtime = cluster_.node(rank).communicator(spec.communicator);
   const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
   const size_t part = size_of(spec.type);
   std::byte* const input = call.buffers.input.data();
@@ -154,25 +154,22 @@ void MixedJob::begin_run(int rank, Call& call) {
       collective.key.count = 1;
       collective.input = collective.output = input + i * part;
       collective.done = done;
-      runtime.start(std::move(collective), {}, spec.communicator);
+      runtime.start(std::move(collective));
       continue;
     }
     const int to = (rank + 1) % cluster_.size();
     const int32_t tag = tag_of(operation, i);
     if (spec.kind == Kind::tagged_ahead && rank == spec.root) {
       runtime.start(
-          Operation::send(Rank(to), {input + i * part, part}, spec.type, done).with_tag(tag), {},
-          spec.communicator);
+          Operation::send(Rank(to), {input + i * part, part}, spec.type, done).with_tag(tag));
     } else if (spec.kind == Kind::tagged_ahead) {
       runtime.start(Operation::receive(Rank(spec.root), {output + i * part, part}, spec.type, done)
-                        .with_tag(tag),
-                    {}, spec.communicator);
+                        .with_tag(tag));
     } else if (rank == spec.root) {
-      runtime.start(Operation::send(Rank(to), {input + i * part, part}, spec.type, done), {},
-                    spec.communicator);
+      runtime.start(Operation::send(Rank(to), {input + i * part, part}, spec.type, done));
     } else {
-      runtime.start(Operation::receive(Rank(spec.root), {output + i * part, part}, spec.type, done),
-                    {}, spec.communicator);
+      runtime.start(
+          Operation::receive(Rank(spec.root), {output + i * part, part}, spec.type, done));
     }
   }
 }
@@ -191,7 +188,7 @@ void MixedJob::begin_collective(int rank, Call& call) {
   if (collective.key.collective == Collective::all_reduce && cluster_.node(rank).other_call) {
     make_other_call(rank, collective.key);
   }
-  cluster_.node(rank).runtime->start(std::move(collective), {}, spec.communicator);
+  cluster_.node(rank).communicator(spec.communicator).start(std::move(collective));
 }
 
 // Makes the call of a program whose ranks disagree. Its messages are as long as the messages of the
@@ -210,19 +207,19 @@ void MixedJob::begin_exchange(int rank, Call& call) {
   const int peers = spec.kind == Kind::shift ? 1 : size;
   const size_t part = spec.count * size_of(spec.type);
   const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
-  RankRuntime& runtime = *cluster_.node(rank).runtime;
+  RankRuntime& runtime = cluster_.node(rank).communicator(spec.communicator);
   call.parts_left = 2 * static_cast<size_t>(peers);
   for (int step = 1; step <= peers; ++step) {
     const int from = (rank + size - step % size) % size;
     const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(from);
     const auto bytes = std::span(call.buffers.output).subspan(slot * part, part);
-    runtime.start(Operation::receive(Rank(from), bytes, spec.type, done), {}, spec.communicator);
+    runtime.start(Operation::receive(Rank(from), bytes, spec.type, done));
   }
   for (int step = 1; step <= peers; ++step) {
     const int to = (rank + step) % size;
     const size_t slot = spec.kind == Kind::shift ? 0 : static_cast<size_t>(to);
     const auto bytes = std::span(call.buffers.input).subspan(slot * part, part);
-    runtime.start(Operation::send(Rank(to), bytes, spec.type, done), {}, spec.communicator);
+    runtime.start(Operation::send(Rank(to), bytes, spec.type, done));
   }
 }
 
@@ -235,7 +232,7 @@ void MixedJob::begin_tagged(int rank, Call& call) {
   call.parts_left = 2 * messages;
   call.first_left = messages * (kTags - 1) / kTags;
   receive_tagged(rank, call, false);
-  RankRuntime& runtime = *cluster_.node(rank).runtime;
+  RankRuntime& runtime = cluster_.node(rank).communicator(spec.communicator);
   const auto input = std::span(std::as_const(call.buffers.input));
   // When the last part ends, `call` is destroyed.
   for (int i = 0; i < size * kTagged; ++i) {
@@ -244,8 +241,7 @@ void MixedJob::begin_tagged(int rank, Call& call) {
     const auto bytes = input.subspan(tagged_at(spec, to, m) * part, tagged_count(spec, m) * part);
     const auto done = [this, rank, &call](const Status& status) { part_ended(rank, call, status); };
     runtime.start(Operation::send(Rank(to), bytes, spec.type, done)
-                      .with_tag(tag_of(operation, static_cast<uint64_t>(m))),
-                  {}, spec.communicator);
+                      .with_tag(tag_of(operation, static_cast<uint64_t>(m))));
   }
 }
 
@@ -265,10 +261,10 @@ void MixedJob::receive_tagged(int rank, Call& call, bool last_tag) {
                        sent = tagged_count(spec, m)](const Status& status) {
       tagged_ended(rank, call, status, *received == sent);
     };
-    cluster_.node(rank).runtime->start(
-        Operation::receive(Rank(from), bytes, spec.type, done)
-            .with_tag(tag_of(call.operation, static_cast<uint64_t>(m)), received.get()),
-        {}, spec.communicator);
+    cluster_.node(rank)
+        .communicator(spec.communicator)
+        .start(Operation::receive(Rank(from), bytes, spec.type, done)
+                   .with_tag(tag_of(call.operation, static_cast<uint64_t>(m)), received.get()));
   }
 }
 

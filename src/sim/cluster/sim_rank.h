@@ -24,6 +24,8 @@ struct SimRank final : RankObserver {
   std::vector<std::unique_ptr<MessagePort>> checked_ports;
   std::unique_ptr<ProcessEngine> process;
   std::unique_ptr<RankRuntime> runtime;  // null: the rank has left
+  // Further communicators of all ranks, over the same links.
+  std::vector<std::unique_ptr<RankRuntime>> further;
   ActorId actor;
   uint64_t turns_per_check = 0;  // 0: its invariants are not checked
   uint64_t turns = 0;
@@ -35,7 +37,31 @@ struct SimRank final : RankObserver {
   bool other_call = false;        // its next AllReduce differs from the call of the others
 
   bool left() const { return runtime == nullptr; }
-  bool failed() const { return !left() && !runtime->failure().ok(); }
+  // Some communicator has failed.
+  bool failed() const { return !failure().ok(); }
+  Status failure() const {
+    Status why;
+    for_each([&](RankRuntime& each) { why = why.ok() ? each.failure() : why; });
+    return why;
+  }
+  // The first communicator is 0.
+  RankRuntime& communicator(int number) {
+    return number == 0 ? *runtime : *further[static_cast<size_t>(number - 1)];
+  }
+  // The ranks take the communicators in different orders.
+  template <typename Call>
+  void for_each(const Call& call) const {
+    const bool first = runtime != nullptr && runtime->options().self.value() % 2 == 0;
+    if (first) call(*runtime);
+    for (const auto& each : further) call(*each);
+    if (!first && runtime != nullptr) call(*runtime);
+  }
+  void abort(const std::string& why) {
+    for_each([&](RankRuntime& each) {
+      if (each.failure().ok()) each.abort(why);
+    });
+    wake();
+  }
   ProgressEngine& engine() { return runtime->engine(); }
   FaultReporter& fault_reporter() { return runtime->fault_reporter(); }
   Drains& drains() { return runtime->drains(); }
@@ -48,9 +74,11 @@ struct SimRank final : RankObserver {
     ++turns;
     if (left() || turns_per_check == 0 || turns % turns_per_check != 0) return;
     engine().check_invariants();
-    runtime->operations().check_invariants();
     fault_reporter().check_invariants();
-    if (runtime->views() != nullptr) runtime->views()->check_invariants();
+    for_each([](RankRuntime& each) {
+      each.operations().check_invariants();
+      if (each.views() != nullptr) each.views()->check_invariants();
+    });
     for (size_t peer = 0; peer < engine().rank_count() && !checked_ports.empty(); ++peer) {
       const Link* link = engine().link(Rank(static_cast<int32_t>(peer)));
       if (link != nullptr) check->check_unused(engine().self(), *link);
@@ -60,8 +88,20 @@ struct SimRank final : RankObserver {
   // Wakes the actor. A test calls it after calls to the runtime from outside the actor.
   void wake() { host->poller().wake(); }
   void begin_goodbye() {
-    runtime->begin_goodbye();
+    for_each([](RankRuntime& each) {
+      if (each.failure().ok()) each.begin_goodbye();
+    });
     wake();
+  }
+  bool goodbye_done() const {
+    bool done = true;
+    for_each([&](RankRuntime& each) { done = done && each.goodbye_done(); });
+    return done;
+  }
+  bool failure_known() const {
+    bool known = true;
+    for_each([&](RankRuntime& each) { known = known && each.failure_known(); });
+    return known;
   }
 
   // RankObserver

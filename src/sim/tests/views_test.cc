@@ -26,8 +26,8 @@ class Views : public testing::Test {
     ASSERT_TRUE(cluster_->connect());
   }
 
-  const ViewAgreement& agreement(int rank, int context = 0) {
-    return cluster_->node(rank).runtime->views()->agreement(context);
+  const ViewAgreement& agreement(int rank, int communicator = 0) {
+    return cluster_->node(rank).communicator(communicator).views()->agreement();
   }
 
   // The view in which the host lacks this NIC.
@@ -204,8 +204,8 @@ TEST_F(Views, AreTheSameInEachCommunicator) {
   start(3, options);
   pull(0, 2);
   EXPECT_LT(time_until(without(0, 2), kSecond), 100 * kMillisecond);
-  for (int context = 0; context < 3; ++context) {
-    EXPECT_EQ(agreement(1, context).latest().view, without(0, 2)) << context;
+  for (int c = 0; c < 3; ++c) {
+    EXPECT_EQ(agreement(1, c).latest().view, without(0, 2)) << c;
   }
 }
 
@@ -323,16 +323,13 @@ TEST_F(Views, OfAHostileRankAreRefusedAndCounted) {
   const std::vector<std::byte> bad(40, std::byte{7});
   link.send_notice(make_notice(NoticeKind::view, 0, bad));
   link.send_notice(make_notice(NoticeKind::host_report, bad));
-  // A view of two hosts, for a communicator that is not there.
-  std::vector<std::byte> body(2, std::byte{9});
+  // A view of two hosts.
   const auto commit = encode(ViewCommit{4, {1, 1, View::of({{{}}, {{500, 500}}}).value()}});
-  body.insert(body.end(), commit.begin(), commit.end());
-  link.send_notice(make_notice(NoticeKind::view, 1, body));
-  body[0] = body[1] = {};
-  link.send_notice(make_notice(NoticeKind::view, 2, body));
+  link.send_notice(make_notice(NoticeKind::view, 1, commit));
+  link.send_notice(make_notice(NoticeKind::view, 1, commit, ContextId(9)));  // is not there
   cluster_->wake_all();
   cluster_->world().run_for(kSecond);
-  EXPECT_EQ(cluster_->node(0).runtime->views()->refused(), 4u);
+  EXPECT_EQ(cluster_->node(0).runtime->views()->refused(), 3u);
   EXPECT_EQ(agreement(0).latest().version, 0u);
   pull(2, 0);
   EXPECT_LT(time_until(without(2, 0), kSecond), 100 * kMillisecond);

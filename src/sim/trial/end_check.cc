@@ -63,24 +63,26 @@ bool views_whole(Cluster& cluster) {
   for (int rank = 0; rank < cluster.size(); ++rank) {
     SimRank& node = cluster.node(rank);
     if (!is_in_order(node)) continue;
-    for (int context = 0; context < node.runtime->operations().contexts(); ++context) {
-      const ViewAgreement& agreement = node.runtime->views()->agreement(context);
-      if (!agreement.settled() || !agreement.latest().view.empty()) return false;
-    }
+    bool whole = true;
+    node.for_each([&](RankRuntime& each) {
+      const ViewAgreement& agreement = each.views()->agreement();
+      whole = whole && agreement.settled() && agreement.latest().view.empty();
+    });
+    if (!whole) return false;
   }
   return true;
 }
 
 std::string differing_plans(Cluster& cluster) {
-  // By context and number of the latest collective: a rank, and its chain.
+  // By communicator and number of the latest collective: a rank, and its chain.
   std::map<std::pair<int, uint64_t>, std::pair<int, uint64_t>> chains;
   for (int rank = 0; rank < cluster.size(); ++rank) {
     SimRank& node = cluster.node(rank);
     if (!is_in_order(node)) continue;
-    for (int context = 0; context < node.runtime->operations().contexts(); ++context) {
-      const CallRecord& latest = node.runtime->operations().executor(context).calls().latest();
+    for (int c = 0; c <= static_cast<int>(node.further.size()); ++c) {
+      const CallRecord& latest = node.communicator(c).operations().executor().calls().latest();
       const std::pair mine{rank, latest.chain};
-      const auto [found, fresh] = chains.try_emplace({context, latest.number}, mine);
+      const auto [found, fresh] = chains.try_emplace({c, latest.number}, mine);
       if (fresh || found->second.second == latest.chain) continue;
       return "ranks " + std::to_string(found->second.first) + " and " + std::to_string(rank) +
              " have bound different plans up to collective " + std::to_string(latest.number);

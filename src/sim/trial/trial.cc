@@ -127,9 +127,11 @@ class Trial {
     std::string who;
     for (int rank = 0; rank < scenario_.hosts; ++rank) {
       if (has_left(rank)) continue;
-      for (const Rank peer : cluster_.node(rank).runtime->operations().waits_on()) {
-        who += " " + std::to_string(rank) + " for " + std::to_string(peer.value());
-      }
+      cluster_.node(rank).for_each([&](RankRuntime& each) {
+        for (const Rank peer : each.operations().waits_on()) {
+          who += " " + std::to_string(rank) + " for " + std::to_string(peer.value());
+        }
+      });
     }
     violated("the job does not get on after the last fault; these wait:" + who +
              "; these have not parted:" + not_parted());
@@ -142,10 +144,10 @@ class Trial {
         job_->leave_out(rank);
         continue;
       }
-      const SimRank& node = cluster_.node(rank);
+      SimRank& node = cluster_.node(rank);
       if (!node.failed() || failed_[rank]) continue;
       failed_[rank] = true;
-      const Status& why = node.runtime->failure();
+      const Status why = node.failure();
       note(rank, "fails: " + why.message());
       if (!may_fail(rank, why)) {
         violated("rank " + std::to_string(rank) + " fails without a reason: " + why.message());
@@ -156,6 +158,7 @@ class Trial {
                  ", which lives");
       }
       job_->leave_out(rank);
+      node.abort("its caller gave up after a failure");
     }
   }
 
@@ -172,7 +175,7 @@ class Trial {
       return why.message().find(words) != std::string::npos;
     };
     if (faults_.aborted(rank) && why.code() == Code::aborted) return true;
-    if (faults_.any_aborted() && why.code() == Code::remote && says(" aborted: ")) return true;
+    if (job_fails() && why.code() == Code::remote && says(" aborted: ")) return true;
     if (job_->calls_differ() && why.code() == Code::invalid_usage && says(" not match"))
       return true;
     if (relays_have_left() && says(" is cut off: ")) return true;
@@ -358,12 +361,12 @@ class Trial {
       all = false;
       SimRank& node = cluster_.node(rank);
       if (node.failed() && alive(rank)) {
-        if (node.runtime->failure_known()) cluster_.leave(rank);
+        if (node.failure_known()) cluster_.leave(rank);
         continue;
       }
       if (!job_->finished(rank)) continue;
       if (!node.runtime->leaving()) node.begin_goodbye();
-      if (!node.runtime->goodbye_done()) continue;
+      if (!node.goodbye_done()) continue;
       check_verdicts(rank);
       cluster_.leave(rank);
     }

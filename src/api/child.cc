@@ -1,0 +1,27 @@
+#include "api/child.h"
+
+#include <algorithm>
+
+namespace r2ccl::api {
+
+bool wants_own_links(const Config& parent, const Config& child) {
+  return parent.socket_ifname != child.socket_ifname || parent.oob_ifname != child.oob_ifname ||
+         parent.cutoff_ns != child.cutoff_ns;
+}
+
+void set_place(CommunicatorOptions& options, Communicator& parent, const std::vector<Rank>& ranks) {
+  const auto place = std::ranges::find(ranks, parent.rank()) - ranks.begin();
+  options.self = Rank(static_cast<int32_t>(place));
+  options.rank_count = static_cast<int32_t>(ranks.size());
+  options.plan_costs = parent.plan_costs();
+}
+
+Result<std::unique_ptr<Communicator>> make_child(Communicator& parent, CommunicatorOptions options,
+                                                 ContextId context,
+                                                 const std::vector<Rank>& ranks) {
+  options.job = parent.options().job;
+  options.library_version = parent.options().library_version;
+  return Communicator::create_child(parent, options, context, ranks);
+}
+
+}  // namespace r2ccl::api

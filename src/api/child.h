@@ -1,0 +1,23 @@
+// Communicators over the links of another one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/communicator.h"
+#include "runtime/config/config.h"
+
+namespace r2ccl::api {
+
+// Links have some settings for all communicators that use them. Returns whether these differ.
+bool wants_own_links(const Config& parent, const Config& child);
+
+// Sets this rank's place among `ranks` of the parent, which have it, and the parent's plan costs.
+void set_place(CommunicatorOptions& options, Communicator& parent, const std::vector<Rank>& ranks);
+
+// Makes the communicator of these ranks of the parent. Meets nobody.
+Result<std::unique_ptr<Communicator>> make_child(Communicator& parent, CommunicatorOptions options,
+                                                 ContextId context, const std::vector<Rank>& ranks);
+
+}  // namespace r2ccl::api

@@ -1,0 +1,51 @@
+// Notices for communicators that this process has not made yet. Their senders are ahead of it. Of
+// each slot the latest notice counts, so a sender takes no more memory by saying things again.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "base/ids.h"
+#include "runtime/link/notice.h"
+
+namespace r2ccl {
+
+class EarlyNotices {
+ public:
+  // A peer that is ahead by more communicators than its unopened channels permit loses notices; its
+  // link refuses its messages, too.
+  void keep(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes);
+
+  // Calls `give` with each notice of the contexts that `wanted` accepts, and forgets these.
+  template <typename Wanted, typename Give>
+  void take(const Wanted& wanted, const Give& give) {
+    std::vector<std::pair<Rank, std::vector<std::byte>>> taken;
+    for (auto at = kept_.begin(); at != kept_.end();) {
+      if (!wanted(at->first.context)) {
+        ++at;
+        continue;
+      }
+      taken.emplace_back(at->first.peer, std::move(at->second));
+      at = kept_.erase(at);
+    }
+    for (const auto& [peer, bytes] : taken) give(peer, bytes);
+  }
+  size_t size() const { return kept_.size(); }
+
+ private:
+  struct Slot {
+    Rank peer;
+    ContextId context;
+    NoticeKind kind{};
+    uint64_t subject = 0;
+    friend auto operator<=>(const Slot&, const Slot&) = default;
+  };
+  size_t contexts_of(Rank peer) const;
+
+  std::map<Slot, std::vector<std::byte>> kept_;
+};
+
+}  // namespace r2ccl

@@ -1,0 +1,41 @@
+#include "runtime/engine/farewells.h"
+
+#include <utility>
+
+#include "base/mutant.h"
+#include "runtime/link/notice.h"
+
+namespace r2ccl {
+
+void Farewells::begin(Rank rank, bool last) {
+  Parting& parting = at(rank);
+  if (std::exchange(parting.begun, true)) return;
+  parting.last = last;
+  last ? members_.link(rank)->begin_goodbye() : static_cast<void>(++unsent_);
+}
+
+void Farewells::send() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank rank(static_cast<int32_t>(i));
+    Parting& parting = ranks_[i];
+    if (!parting.begun || parting.last || parting.told) continue;
+    const Link& link = *members_.link(rank);
+    const bool arrived = link.idle(members_.context()) || mutated(Mutant::ended_early);
+    if (!link.peer_ended() && !arrived) continue;
+    parting.told = true;
+    --unsent_;
+    if (!link.peer_ended()) members_.tell(rank, NoticeKind::ended, {});
+  }
+}
+
+bool Farewells::done(Rank rank) const {
+  const Link& link = *members_.link(rank);
+  if (link.peer_ended() || link.goodbye_done()) return true;
+  const Parting& parting = at(rank);
+  const NoticeSlot notice{static_cast<uint8_t>(NoticeKind::ended), 0, members_.context().value()};
+  const bool told =
+      parting.last ? link.goodbye_told() : parting.told && link.notice_delivered(notice);
+  return told && ended(rank) && link.all_delivered();
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,326 @@
+// Several communicators over the links of one job: their members, messages and errors, and their
+// ends.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/limits.h"
+#include "sim/cluster/cluster.h"
+
+namespace r2ccl::sim {
+namespace {
+
+constexpr int kHosts = 4;
+constexpr TimeNs kSoon = 500 * kMillisecond;
+constexpr size_t kCount = 20'000;
+
+// A communicator of some processes of the cluster: its rank i is the process peers[i].
+class Group {
+ public:
+  Group(Cluster& cluster, uint64_t context, std::vector<int> peers, bool join_all = true)
+      : cluster_(cluster), context_(context), peers_(std::move(peers)) {
+    ranks_.resize(peers_.size());
+    for (size_t rank = 0; join_all && rank < peers_.size(); ++rank) {
+      EXPECT_TRUE(join(rank).ok());
+    }
+  }
+
+  Status join(size_t rank) {
+    RankOptions options;
+    options.self = Rank(static_cast<int32_t>(rank));
+    options.rank_count = static_cast<int32_t>(peers_.size());
+    options.name = "group " + std::to_string(context_);
+    auto made = std::make_unique<RankRuntime>(*cluster_.node(peers_[rank]).runtime,
+                                              std::move(options), observer_);
+    std::vector<Rank> peers;
+    for (const int peer : peers_) peers.emplace_back(peer);
+    const Status joined = made->join(ContextId(context_), std::move(peers));
+    ranks_[rank].runtime = std::move(made);
+    cluster_.wake_all();
+    return joined;
+  }
+  size_t size() const { return peers_.size(); }
+  RankRuntime& rank(size_t number) { return *ranks_[number].runtime; }
+
+  // Begins an AllReduce on one rank. Each rank and each round has other values.
+  void begin(size_t rank, int32_t round = 0) {
+    One& one = ranks_[rank];
+    one.values.resize(kCount);
+    for (size_t i = 0; i < kCount; ++i) one.values[i] = value(rank, round, i);
+    one.ended.reset();
+    Operation call;
+    call.key.collective = Collective::all_reduce;
+    call.key.type = DataType::int32;
+    call.key.op = ReduceOp::sum;
+    call.key.rank_count = static_cast<int32_t>(size());
+    call.key.count = kCount;
+    call.input = call.output = reinterpret_cast<std::byte*>(one.values.data());
+    call.done = [&one](const Status& status) { one.ended = status; };
+    one.runtime->start(std::move(call));
+    cluster_.wake_all();
+  }
+  void begin_all(int32_t round = 0) {
+    for (size_t rank = 0; rank < size(); ++rank) begin(rank, round);
+  }
+  const std::optional<Status>& ended(size_t rank) const { return ranks_[rank].ended; }
+  bool all_ended() const {
+    return std::ranges::all_of(ranks_, [](const One& one) { return one.ended.has_value(); });
+  }
+  // Returns whether every element of every rank is right.
+  bool right(int32_t round = 0) const {
+    return std::ranges::all_of(ranks_, [&](const One& one) {
+      for (size_t i = 0; i < kCount; ++i) {
+        int32_t sum = 0;
+        for (size_t rank = 0; rank < size(); ++rank) sum += value(rank, round, i);
+        if (one.values[i] != sum) return false;
+      }
+      return one.ended && one.ended->ok();
+    });
+  }
+  bool failed(size_t rank) { return !ranks_[rank].runtime->failure().ok(); }
+
+  void begin_goodbye(size_t rank) {
+    ranks_[rank].runtime->begin_goodbye();
+    cluster_.wake_all();
+  }
+  bool parted() {
+    return std::ranges::all_of(ranks_, [](const One& one) { return one.runtime->goodbye_done(); });
+  }
+  void destroy(size_t rank) { ranks_[rank].runtime.reset(); }
+  // Ends it in order.
+  bool end() {
+    for (size_t rank = 0; rank < size(); ++rank) begin_goodbye(rank);
+    const bool done =
+        cluster_.world().run_until([this] { return parted(); }, cluster_.now() + kSoon);
+    for (size_t rank = 0; rank < size(); ++rank) destroy(rank);
+    return done;
+  }
+
+ private:
+  struct One {
+    std::vector<int32_t> values;
+    std::optional<Status> ended;
+    std::unique_ptr<RankRuntime> runtime;
+  };
+  int32_t value(size_t rank, int32_t round, size_t i) const {
+    return static_cast<int32_t>(i * (rank + 2)) + 1'000 * round + static_cast<int32_t>(context_);
+  }
+
+  Cluster& cluster_;
+  const uint64_t context_;
+  const std::vector<int> peers_;
+  RankObserver observer_;
+  std::vector<One> ranks_;
+};
+
+class Communicators : public testing::Test {
+ protected:
+  void SetUp() override {
+    ClusterOptions options;
+    options.hosts = kHosts;
+    options.checked = true;
+    cluster_.emplace(options);
+    ASSERT_TRUE(cluster_->connect());
+  }
+  Group& make(uint64_t context, std::vector<int> peers, bool join_all = true) {
+    groups_.push_back(std::make_unique<Group>(*cluster_, context, std::move(peers), join_all));
+    return *groups_.back();
+  }
+  bool within(TimeNs time, const std::function<bool()>& done) {
+    return cluster_->world().run_until(done, cluster_->now() + time);
+  }
+  // Runs one AllReduce, which must end well.
+  void expect_works(Group& group, int32_t round = 0) {
+    group.begin_all(round);
+    EXPECT_TRUE(within(5 * kSecond, [&] { return group.all_ended(); }));
+    EXPECT_TRUE(group.right(round));
+  }
+  RankRuntime& first(int number) { return *cluster_->node(number).runtime; }
+  Link& link(int from, int to) { return *cluster_->node(from).engine().link(Rank(to)); }
+
+  std::optional<Cluster> cluster_;
+  std::vector<std::unique_ptr<Group>> groups_;  // last: their runtimes use the cluster
+};
+
+TEST_F(Communicators, HaveTheirOwnRanks) {
+  Group& group = make(100, {3, 1, 0});
+  Group& whole = make(200, {2, 0, 3, 1});
+  group.begin_all();
+  whole.begin_all();
+  ASSERT_TRUE(within(kSoon, [&] { return group.all_ended() && whole.all_ended(); }));
+  EXPECT_TRUE(group.right());
+  EXPECT_TRUE(whole.right());
+  EXPECT_EQ(group.rank(2).name_of(Rank(0)), "rank 0 (host h3, pid 0)");
+  EXPECT_EQ(group.rank(0).members().link(Rank(1)), &link(3, 1));
+}
+
+TEST_F(Communicators, OfOneRankNeedNoLink) {
+  Group& lone = make(100, {2});
+  expect_works(lone);
+  EXPECT_TRUE(lone.end());
+}
+
+// Its first messages and notices come before it is there. They wait, and nothing else does.
+TEST_F(Communicators, WaitForARankThatMakesThemLate) {
+  Group& late = make(100, {1, 0, 2}, false);
+  Group& other = make(200, {0, 1, 2});
+  for (const size_t rank : {0, 2}) {
+    EXPECT_TRUE(late.join(rank).ok());
+    late.begin(rank);
+  }
+  cluster_->world().run_for(30 * kSecond);  // the ranks ask each other what they wait for
+  expect_works(other);
+  EXPECT_FALSE(late.ended(0).has_value());
+  EXPECT_TRUE(late.join(1).ok());
+  late.begin(1);
+  ASSERT_TRUE(within(kSoon, [&] { return late.all_ended(); }));
+  EXPECT_TRUE(late.right());
+}
+
+TEST_F(Communicators, FailAlone) {
+  Group& broken = make(100, {0, 1, 2});
+  Group& other = make(200, {1, 2, 3});
+  broken.begin(0);
+  broken.rank(2).abort("enough");
+  cluster_->wake_all();
+  ASSERT_TRUE(within(kSoon, [&] { return broken.failed(0) && broken.failed(1); }));
+  const std::string why = broken.rank(0).failure().message();
+  EXPECT_NE(why.find("rank 2 (host h2, pid 0) aborted: enough"), std::string::npos) << why;
+  EXPECT_NE(why.find("group 100"), std::string::npos) << why;
+  expect_works(other);
+  for (int number = 0; number < kHosts; ++number) EXPECT_TRUE(first(number).failure().ok());
+  // Destroyed, at last on a rank that has not heard: new ones work over the same links.
+  for (const size_t rank : {2, 0, 1}) broken.destroy(rank);
+  expect_works(make(300, {2, 1, 0}));
+}
+
+TEST_F(Communicators, FailWithADeathOnlyIfTheyHaveTheRank) {
+  Group& pair = make(100, {1, 0});
+  Group& bereft = make(200, {3, 0});
+  cluster_->world().kill(*cluster_->node(3).host);
+  ASSERT_TRUE(within(5 * kSecond, [&] { return bereft.failed(1) && !first(0).failure().ok(); }));
+  const std::string why = bereft.rank(1).failure().message();
+  EXPECT_NE(why.find("rank 0 (host h3, pid 0) died"), std::string::npos) << why;
+  EXPECT_EQ(bereft.rank(1).failure().ranks(), std::vector{Rank(0)});
+  expect_works(pair);
+}
+
+TEST_F(Communicators, WithADeadRankFailAtOnce) {
+  cluster_->world().kill(*cluster_->node(3).host);
+  ASSERT_TRUE(within(5 * kSecond, [&] { return !first(0).failure().ok(); }));
+  Group& group = make(100, {0, 3}, false);
+  EXPECT_TRUE(group.join(0).ok());
+  EXPECT_TRUE(group.failed(0));
+  EXPECT_EQ(group.rank(0).failure().ranks(), std::vector{Rank(1)});
+}
+
+TEST_F(Communicators, EndOfMemoryIsTheEndOfAll) {
+  Group& pair = make(100, {0, 1});
+  Group& other = make(200, {2, 3});
+  pair.rank(0).fail_by_exception(std::bad_alloc());
+  cluster_->wake_all();
+  EXPECT_FALSE(first(0).failure().ok());
+  ASSERT_TRUE(within(kSoon, [&] { return pair.failed(1) && !first(2).failure().ok(); }));
+  EXPECT_EQ(pair.rank(1).failure().ranks(), std::vector{Rank(0)});
+  expect_works(other);
+}
+
+// A rank that has ended a communicator waits for the others in it, whose callers wait in another.
+TEST_F(Communicators, EndInAnyOrder) {
+  Group& a = make(100, {0, 1});
+  Group& b = make(200, {1, 0});
+  a.rank(0).set_caller_waits(true);
+  a.begin_goodbye(0);
+  b.rank(0).set_caller_waits(true);
+  b.begin_goodbye(0);
+  EXPECT_TRUE(within(kSoon, [&] { return a.rank(0).goodbye_done() && b.rank(0).goodbye_done(); }));
+  a.rank(0).set_caller_waits(false);
+  b.rank(0).set_caller_waits(false);
+  a.begin_goodbye(1);
+  b.begin_goodbye(1);
+  EXPECT_TRUE(within(kSoon, [&] { return a.parted() && b.parted(); }));
+}
+
+// The last one that needs a link says its goodbye, on each side another one.
+TEST_F(Communicators, OutliveTheFirst) {
+  Group& group = make(100, {3, 0, 1});
+  for (int number = 0; number < kHosts; ++number) cluster_->node(number).begin_goodbye();
+  ASSERT_TRUE(within(kSoon, [&] {
+    for (int number = 0; number < kHosts; ++number) {
+      if (!cluster_->node(number).goodbye_done()) return false;
+    }
+    return true;
+  }));
+  EXPECT_TRUE(link(0, 2).goodbye_done());
+  EXPECT_FALSE(link(0, 1).peer_said_goodbye());
+  cluster_->world().run_for(kSecond);
+  expect_works(group);
+  for (size_t rank = 0; rank < group.size(); ++rank) group.begin_goodbye(rank);
+  EXPECT_TRUE(within(kSoon, [&] { return group.parted(); }));
+  EXPECT_TRUE(link(0, 1).goodbye_done());
+}
+
+TEST_F(Communicators, ThatEndGiveTheirChannelsBack) {
+  constexpr uint64_t kTimes = 2 * limits::kChannelsMax / kChannelsOfContext;
+  for (uint64_t i = 0; i < kTimes; ++i) {
+    Group& group = make(100 + i, {static_cast<int>(i % 3), 3});
+    if (i % 16 == 0) expect_works(group, static_cast<int32_t>(i));
+    ASSERT_TRUE(group.end()) << i;
+  }
+  cluster_->world().run_for(kSecond);
+  EXPECT_TRUE(link(0, 3).has_room());
+  for (int number = 0; number < kHosts; ++number) EXPECT_TRUE(first(number).failure().ok());
+}
+
+TEST_F(Communicators, AreRefusedWhenThereAreTooMany) {
+  std::optional<size_t> refused;
+  for (size_t i = 0; i <= limits::kContextsMax && !refused; ++i) {
+    Group& group = make(100 + i, {0, 1}, false);
+    const Status one = group.join(0);
+    if (one.ok()) {
+      EXPECT_TRUE(group.join(1).ok());
+      continue;
+    }
+    refused = i;
+    EXPECT_NE(one.message().find("communicators with another one"), std::string::npos);
+    EXPECT_FALSE(group.join(1).ok());
+  }
+  EXPECT_TRUE(refused.has_value());
+  expect_works(*groups_.front());
+}
+
+TEST_F(Communicators, OfOneNumberAreRefused) {
+  Group& group = make(100, {0, 1});
+  Group& again = make(100, {0, 1}, false);
+  EXPECT_EQ(again.join(0).code(), Code::internal);
+  expect_works(group);
+}
+
+// NICs fail while communicators come and go.
+TEST_F(Communicators, LoseNothingWithANicThatFails) {
+  for (int32_t round = 0; round < 30; ++round) {
+    const int from = round % kHosts;
+    Group& pair = make(1'000 + static_cast<uint64_t>(round), {from, (from + 1) % kHosts});
+    Group& whole = make(2'000 + static_cast<uint64_t>(round), {3, 2, 1, 0});
+    pair.begin_all(round);
+    whole.begin_all(round);
+    SimNic& nic = cluster_->nic(from, round % 2);
+    cluster_->fabric().at(cluster_->now() + 200 * kMicrosecond,
+                          [this, &nic] { cluster_->fabric().set_faults(nic, {.pulled = true}); });
+    cluster_->fabric().at(cluster_->now() + 60 * kMillisecond,
+                          [this, &nic] { cluster_->fabric().set_faults(nic, {}); });
+    ASSERT_TRUE(within(5 * kSecond, [&] { return pair.all_ended() && whole.all_ended(); }));
+    EXPECT_TRUE(pair.right(round) && whole.right(round));
+    ASSERT_TRUE(pair.end() && whole.end()) << round;
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl::sim
