@@ -1,6 +1,7 @@
 #include "api/child.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace r2ccl::api {
 
@@ -9,11 +10,14 @@ bool wants_own_links(const Config& parent, const Config& child) {
          parent.cutoff_ns != child.cutoff_ns;
 }
 
-void set_place(CommunicatorOptions& options, Communicator& parent, const std::vector<Rank>& ranks) {
+void set_place(CommunicatorOptions& options, Communicator& parent, const std::vector<Rank>& ranks,
+               const View& view) {
   const auto place = std::ranges::find(ranks, parent.rank()) - ranks.begin();
   options.self = Rank(static_cast<int32_t>(place));
   options.rank_count = static_cast<int32_t>(ranks.size());
-  options.plan_costs = parent.plan_costs();
+  Inherited inherited = parent.inherit(view, ranks);
+  options.plan_costs = inherited.plan_costs;
+  options.first_view = std::move(inherited.view);
 }
 
 Result<std::unique_ptr<Communicator>> make_child(Communicator& parent, CommunicatorOptions options,

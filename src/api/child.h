@@ -13,8 +13,10 @@ namespace r2ccl::api {
 // Links have some settings for all communicators that use them. Returns whether these differ.
 bool wants_own_links(const Config& parent, const Config& child);
 
-// Sets this rank's place among `ranks` of the parent, which have it, and the parent's plan costs.
-void set_place(CommunicatorOptions& options, Communicator& parent, const std::vector<Rank>& ranks);
+// Sets this rank's place among `ranks` of the parent, which have it, and what it inherits. `view`:
+// as Communicator::inherit.
+void set_place(CommunicatorOptions& options, Communicator& parent, const std::vector<Rank>& ranks,
+               const View& view);
 
 // Makes the communicator of these ranks of the parent. Meets nobody.
 Result<std::unique_ptr<Communicator>> make_child(Communicator& parent, CommunicatorOptions options,

@@ -62,8 +62,8 @@ Result<std::unique_ptr<Communicator>> create_group(Communicator& parent, const G
   }
   CommunicatorOptions options;
   options.config = std::move(config).value();
-  set_place(options, parent, ranks.value());
-  const ContextId context = parent.group_context(ranks.value(), wish.name);
+  set_place(options, parent, ranks.value(), {});
+  const ContextId context = parent.children().of_group(ranks.value(), wish.name);
   auto made = make_child(parent, std::move(options), context, ranks.value());
   if (!made.ok()) return made.status().with_context(kFunction);
   return made;

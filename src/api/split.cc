@@ -191,7 +191,7 @@ std::vector<Rank> ranks_of(const std::vector<size_t>& members) {
 Result<std::unique_ptr<Communicator>> share(Communicator& parent, CommunicatorOptions options,
                                             int64_t color, const std::vector<size_t>& members,
                                             const std::vector<Part>& parts) {
-  const ContextId context = parent.split_context(color);
+  const ContextId context = parent.children().of_split(color);
   if (members.empty()) return std::unique_ptr<Communicator>();
   R2CCL_RETURN_IF_ERROR(check_settings(parts, members));
   return make_child(parent, std::move(options), context, ranks_of(members));
@@ -264,9 +264,7 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
   CommunicatorOptions options;
   options.config = config.value();
   if (!members.empty()) {
-    const std::vector<Rank> ranks = ranks_of(members);
-    set_place(options, parent, ranks);
-    options.first_view = parent.view_for(view, ranks);
+    set_place(options, parent, ranks_of(members), view);
   }
   const bool apart = std::ranges::any_of(parts.value(), [](const Part& p) { return p.apart == 1; });
   auto made = apart ? meet(object, std::move(options), members)

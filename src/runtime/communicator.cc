@@ -9,8 +9,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "plan/holdings.h"
-#include "protocol/wire/byte_io.h"
-#include "protocol/wire/crypto.h"
 #include "runtime/bootstrap/tell_hosts_apart.h"
 #include "runtime/rank_report.h"
 #include "runtime/unreached_error.h"
@@ -26,9 +24,6 @@ constexpr TimeNs kAbortBound = 500 * kMillisecond;
 // A rank whose links are up waits this much longer, so that the error of a rank that does not reach
 // a peer comes first: that rank knows both ends and the last attempt.
 constexpr TimeNs kUnreachedSpeakFirst = 1 * kSecond;
-
-// A split communicator has no lower number.
-constexpr uint64_t kContextMin = 1 << 16;
 
 Algorithm algorithm_of(AlgorithmChoice choice) {
   switch (choice) {
@@ -56,6 +51,12 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
       return Algorithm::packed;
   }
   return Algorithm::automatic;
+}
+
+// Calls that differ are those of ranks that have returned from the start: on this rank, too, the
+// next call fails.
+Status failure_at_start(const Status& failed) {
+  return failed.code() == Code::invalid_usage ? Status() : failed;
 }
 
 std::string names_of(const RankRuntime& runtime, const std::vector<Rank>& ranks) {
@@ -103,16 +104,10 @@ Status Communicator::join(Communicator& parent, ContextId context, std::span<con
     joined = runtime_->join(context, std::move(peers));
     if (!joined.ok()) return;
     open_status(options_, *runtime_);
+    children_.emplace(runtime_->comm_id());
     started_ = true;
   });
-  return joined.ok() ? failure_at_start() : joined;
-}
-
-// Calls that differ are those of ranks that have returned from the start: on this rank, too, the
-// next call fails.
-Status Communicator::failure_at_start() const {
-  const Status failed = failure();
-  return failed.code() == Code::invalid_usage ? Status() : failed;
+  return joined.ok() ? failure_at_start(failure()) : joined;
 }
 
 void Communicator::ask(const std::function<void()>& work) {
@@ -177,7 +172,7 @@ Status Communicator::connect(Transport& meeting) {
     return joined;
   }
   ask([this] { log_start(options_, *runtime_); });
-  return failure_at_start();
+  return failure_at_start(failure());
 }
 
 // Joins the engine of the process, and listens on the NICs.
@@ -206,6 +201,7 @@ Status Communicator::start_runtime(MetJob met) {
     // After the socket: an operator who drains meanwhile either finds the socket or is in the
     // registry.
     runtime_->drains().take_over();
+    children_.emplace(runtime_->comm_id());
     started_ = true;
   });
   return done;
@@ -331,47 +327,13 @@ Status Communicator::exchange(std::span<int64_t> words, View* view, std::string 
   return request->status();
 }
 
-// A hash of public values that no two communicators of a job have alike.
-ContextId Communicator::context_of(std::span<const std::byte> input) {
-  uint64_t parent = 0;
-  ask([&] { parent = runtime_->comm_id(); });
-  std::vector<std::byte> all;
-  ByteWriter out(all);
-  out.put(parent);
-  out.put_bytes(input);
-  const crypto::Hash hash = crypto::hash("r2ccl communicator id", all);
-  return ContextId(std::max(ByteReader(hash).get<uint64_t>() % kContextMax.value(), kContextMin));
-}
-
-ContextId Communicator::split_context(int64_t color) {
-  std::vector<std::byte> input;
-  ByteWriter out(input);
-  out.put(uint8_t{0});
-  out.put(splits_++);
-  out.put(static_cast<uint64_t>(color));
-  return context_of(input);
-}
-
-ContextId Communicator::group_context(std::span<const Rank> members, std::string_view name) {
-  std::vector<std::byte> input;
-  ByteWriter out(input);
-  out.put(uint8_t{1});
-  out.put(static_cast<uint64_t>(members.size()));
-  for (const Rank rank : members) out.put(static_cast<uint32_t>(rank.value()));
-  out.put_bytes(std::as_bytes(std::span(name)));
-  {
-    const std::lock_guard lock(groups_mutex_);
-    out.put(groups_[crypto::hash("r2ccl group", input)]++);
-  }
-  return context_of(input);
-}
-
-View Communicator::view_for(const View& view, std::span<const Rank> ranks) {
-  View mapped;
+Inherited Communicator::inherit(const View& view, std::span<const Rank> ranks) {
+  Inherited inherited;
   ask([&] {
-    if (runtime_->views() != nullptr) mapped = runtime_->views()->view_for(view, ranks);
+    inherited.plan_costs = runtime_->costs();
+    if (runtime_->views() != nullptr) inherited.view = runtime_->views()->view_for(view, ranks);
   });
-  return mapped;
+  return inherited;
 }
 
 Status Communicator::finalize() {
@@ -445,12 +407,6 @@ LockedBytes Communicator::child_secret(std::span<const std::byte, kJobIdBytes> i
   LockedBytes secret;
   ask([&] { secret = runtime_->engine().child_secret(id); });
   return secret;
-}
-
-PlanCosts Communicator::plan_costs() {
-  PlanCosts costs;
-  ask([&] { costs = runtime_->costs(); });
-  return costs;
 }
 
 std::string Communicator::report() {

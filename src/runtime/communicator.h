@@ -6,19 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/types.h"
-#include "protocol/wire/crypto.h"
+#include "runtime/child_numbers.h"
 #include "runtime/collective/request.h"
 #include "runtime/communicator_options.h"
 #include "runtime/process_driver.h"
@@ -28,6 +26,12 @@
 #include "transport/transport.h"
 
 namespace r2ccl {
+
+// The costs by which plans are chosen, and the view of the hosts' bandwidth.
+struct Inherited {
+  PlanCosts plan_costs;
+  View view;
+};
 
 class Communicator final : private RankObserver {
  public:
@@ -52,8 +56,11 @@ class Communicator final : private RankObserver {
   // `id`, which is public.
   LockedBytes child_secret(std::span<const std::byte, kJobIdBytes> id);
 
-  // The costs by which the plans of this communicator are chosen.
-  PlanCosts plan_costs();
+  // The numbers of the communicators that come from this one.
+  ChildNumbers& children() { return *children_; }
+  // Returns what a communicator of these ranks begins with. `view`: that of an operation of this
+  // one, the same on all ranks; empty: none is known.
+  Inherited inherit(const View& view, std::span<const Rank> ranks);
 
   // Starts an operation. The communicator chooses the algorithm of a collective. `operation.done`
   // is called before the request is complete, in the driving thread; it may be empty. `bad`: as
@@ -63,14 +70,6 @@ class Communicator final : private RankObserver {
   // Runs an AllReduce of the words in place, for a call that makes communicators of these ranks.
   // Sets *view to the view of its plan, which is the same one on all ranks.
   Status exchange(std::span<int64_t> words, View* view, std::string name);
-  // Returns the context of a communicator that is split off, the same one on all ranks that make
-  // it. All ranks of this communicator call it for each split, in the same order.
-  ContextId split_context(int64_t color);
-  // The same for one of these ranks, which alone call it. Those of the same ranks and name differ.
-  ContextId group_context(std::span<const Rank> members, std::string_view name);
-  // Returns the view of a communicator of these ranks, in its order, while this one's is `view`.
-  View view_for(const View& view, std::span<const Rank> ranks);
-
   // Lets the calls that have begun go on without a caller that waits. Without this they do so too,
   // a little later.
   void hand_over() { thread().hand_over(); }
@@ -110,8 +109,6 @@ class Communicator final : private RankObserver {
   Status start_runtime(MetJob met);
   Status wait_for_links(TimeNs deadline);
   Status measure_costs(TimeNs deadline);
-  Status failure_at_start() const;
-  ContextId context_of(std::span<const std::byte> input);
   Status leave();
   // Waits until the others know of the failure, or for `bound`.
   void wait_for_news(TimeNs bound);
@@ -128,17 +125,15 @@ class Communicator final : private RankObserver {
   const CommunicatorOptions options_;
   const std::shared_ptr<ProcessDriver> driver_;
   const std::shared_ptr<AwaitedRequests> awaited_;
-  uint64_t awaited_seen_ = 0;                // its change counter
-  uint64_t splits_ = 0;                      // calls of split_context()
-  std::mutex groups_mutex_;                  // guards groups_
-  std::map<crypto::Hash, uint64_t> groups_;  // how many there were, by ranks and name
-  bool finalizes_ = false;                   // in the driving thread
+  uint64_t awaited_seen_ = 0;  // its change counter
+  bool finalizes_ = false;     // in the driving thread
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads
 
   std::unique_ptr<VerdictTeller> teller_;  // the driving thread's; null while nobody listens
   std::unique_ptr<RankRuntime> runtime_;   // the driving thread's
+  std::optional<ChildNumbers> children_;   // there once runtime_ has been started
   bool started_ = false;                   // runtime_ has been started
 };
 

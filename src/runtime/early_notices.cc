@@ -11,7 +11,8 @@ namespace {
 
 // As many as the channels that a peer may use before this process opens them.
 constexpr size_t kContextsMax = limits::kChannelsUnopenedMax;
-// Of one context. Its kinds have one to five subjects; a faulty peer may invent others.
+// A context has so many at most. Its kinds have one to five subjects; a faulty peer may invent
+// others.
 constexpr size_t kNoticesMax = 32;
 
 }  // namespace

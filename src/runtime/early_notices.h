@@ -1,5 +1,5 @@
-// Notices for communicators that this process has not made yet. Their senders are ahead of it. Of
-// each slot the latest notice counts, so a sender takes no more memory by saying things again.
+// Notices for communicators that this process has not made yet. Their senders are ahead of it.
+// The latest notice of each slot counts, so a sender takes no more memory by saying things again.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
 #include "base/log.h"
 #include "runtime/engine/idle_nics.h"
 
@@ -13,7 +12,8 @@ Job::Job(ProcessEngine& process, Rank self, const JobOptions& options)
     : process_(process),
       self_(self),
       drain_registry_(options.drain_registry),
-      engine_(process, *this, options.engine) {
+      engine_(process, *this, options.engine),
+      parts_(engine_) {
   process_.add(*this);
 }
 
@@ -27,77 +27,23 @@ Status Job::start(MetJob met) {
   const Clock& clock = process_.clock();
   idle_nics_from_ = clock.now() + kIdleNicsAfter;
   fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock, [this](size_t place) {
-    for (JobPart* part : parts_) part->on_verdict(place);
+    for (JobPart* part : parts_.all()) part->on_verdict(place);
   });
   drains_ = std::make_unique<Drains>(engine_, clock, drain_registry_);
   return {};
 }
 
-void Job::add(JobPart& part) {
-  parts_.push_back(&part);
-}
-
-void Job::remove(JobPart& part) {
-  std::erase(parts_, &part);
-}
-
-void Job::close(ContextId context) {
-  const auto place = std::ranges::lower_bound(closed_, context);
-  if (place == closed_.end() || *place != context) closed_.insert(place, context);
-}
-
-void Job::close(ContextId context, Rank peer) {
-  R2CCL_CHECK(is_closed(context));
-  if (Link* link = engine_.link(peer)) link->close(context);
-}
-
-bool Job::is_closed(ContextId context) const {
-  return std::ranges::binary_search(closed_, context);
-}
-
-template <typename Call>
-void Job::for_parts_with(Rank peer, const Call& call) {
-  for (JobPart* part : parts_) {
-    if (const Rank rank = part->rank_of(peer); rank != kNoRank) call(*part, rank);
-  }
-}
-
-template <typename Test>
-bool Job::any_part_with(Rank peer, const Test& test) const {
-  return std::ranges::any_of(parts_, [&](const JobPart* part) {
-    const Rank rank = part->rank_of(peer);
-    return rank != kNoRank && test(*part, rank);
-  });
-}
-
-bool Job::is_new(ContextId context) const {
-  return !is_closed(context) && std::ranges::none_of(parts_, [context](const JobPart* part) {
-    return part->has_context(context);
-  });
-}
-
-bool Job::goes_on_without(const JobPart& part) const {
-  return std::ranges::any_of(parts_, [&](const JobPart* each) {
-    return each != &part && !each->leaving() && !each->failed();
-  });
-}
-
-bool Job::needed_by_others(Rank peer, const JobPart& part) const {
-  return any_part_with(
-      peer, [&](const JobPart& each, Rank rank) { return &each != &part && each.needs(rank); });
-}
-
 void Job::progress() {
   // Before the start it accepts no connection.
   if (!works()) return engine_.progress();
-  for (JobPart* part : parts_) part->begin_pass();
+  for (JobPart* part : parts_.all()) part->begin_pass();
   engine_.progress();
-  for (JobPart* part : parts_) part->after_links();
+  for (JobPart* part : parts_.all()) part->after_links();
   fault_reporter_->progress(ended_);
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
   drains_->progress(now);
   if (!idle_nics_told_ && knows_idle_nics(now)) tell_idle_nics();
-  for (JobPart* part : parts_) part->progress(now);
+  for (JobPart* part : parts_.all()) part->progress(now);
 }
 
 // Once: a NIC that serves later needs no line, and one that fails has its verdict. It needs no
@@ -111,92 +57,72 @@ TimeNs Job::next_timeout() {
   TimeNs next = engine_.next_timeout();
   if (!works()) return next;
   next = std::min({next, fault_reporter_->next_timeout(), drains_->next_timeout()});
-  for (JobPart* part : parts_) next = std::min(next, part->next_timeout());
+  for (JobPart* part : parts_.all()) next = std::min(next, part->next_timeout());
   return next;
 }
 
 bool Job::busy() const {
   if (!works()) return false;
   return engine_.has_unsent() ||
-         std::ranges::any_of(parts_, [](const JobPart* part) { return part->busy(); });
+         std::ranges::any_of(parts_.all(), [](const JobPart* part) { return part->busy(); });
 }
 
 bool Job::caller_waits_outside(uint64_t comm) const {
-  return std::ranges::any_of(parts_,
+  return std::ranges::any_of(parts_.all(),
                              [&](const JobPart* part) { return part->caller_waits_outside(comm); });
 }
 
 void Job::on_caller_waits() {
-  for (JobPart* part : parts_) part->on_caller_waits();
+  for (JobPart* part : parts_.all()) part->on_caller_waits();
 }
 
 void Job::fail_by_exception(const std::exception& error) noexcept {
   if (engine_.halted()) return;
-  for (JobPart* part : parts_) part->on_exception(error);
+  for (JobPart* part : parts_.all()) part->on_exception(error);
   engine_.halt();  // first: from the end of an operation on its memory is the caller's
-  for (JobPart* part : parts_) part->on_halted();
+  for (JobPart* part : parts_.all()) part->on_halted();
 }
 
 void Job::on_path_event(const PathEvent& event) {
   // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
-  const bool counts = any_part_with(
+  const bool counts = parts_.any_with(
       event.peer, [](const JobPart& part, Rank) { return !part.leaving() && !part.failed(); });
   if (counts) fault_reporter_->on_path_event(event);
-  for_parts_with(event.peer, [&](JobPart& part, Rank) { part.on_path_event(event); });
+  parts_.for_each_with(event.peer, [&](JobPart& part, Rank) { part.on_path_event(event); });
 }
 
 void Job::on_goodbye(Rank peer) {
-  const bool early = any_part_with(peer, [](const JobPart& part, Rank) { return !part.leaving(); });
+  const bool early =
+      parts_.any_with(peer, [](const JobPart& part, Rank) { return !part.leaving(); });
   if (early) ended_[static_cast<size_t>(peer.value())] = true;
-  for_parts_with(peer, [](JobPart& part, Rank rank) { part.on_goodbye(rank); });
+  parts_.for_each_with(peer, [](JobPart& part, Rank rank) { part.on_goodbye(rank); });
 }
 
 void Job::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   // After a failure processes end as they like, too.
-  const bool missed = any_part_with(peer, [](const JobPart& part, Rank) { return !part.failed(); });
+  const bool missed =
+      parts_.any_with(peer, [](const JobPart& part, Rank) { return !part.failed(); });
   fault_reporter_->on_peer_gone(peer, missed ? end : PeerEnd::goodbye);
   ended_[static_cast<size_t>(peer.value())] = true;
-  for_parts_with(peer, [&](JobPart& part, Rank rank) { part.on_peer_end(rank, end, why); });
+  parts_.for_each_with(peer, [&](JobPart& part, Rank rank) { part.on_peer_end(rank, end, why); });
 }
 
 // The memory of a call that has returned is no part's.
 void Job::on_bad_memory(const BadMemory& bad) {
   const auto user =
-      std::ranges::find_if(parts_, [&](const JobPart* part) { return part->uses(bad); });
-  if (user != parts_.end()) return (*user)->on_bad_memory(bad);
-  for (JobPart* part : parts_) part->on_bad_memory(bad);
+      std::ranges::find_if(parts_.all(), [&](const JobPart* part) { return part->uses(bad); });
+  if (user != parts_.all().end()) return (*user)->on_bad_memory(bad);
+  for (JobPart* part : parts_.all()) part->on_bad_memory(bad);
 }
 
 void Job::on_contradiction(Rank peer, const std::string& why) {
-  for_parts_with(peer, [&](JobPart& part, Rank rank) { part.on_contradiction(rank, why); });
+  parts_.for_each_with(peer, [&](JobPart& part, Rank rank) { part.on_contradiction(rank, why); });
 }
 
 void Job::on_notice(Rank peer, std::span<const std::byte> bytes) {
   const NoticeView notice = view_notice(bytes);
   handle(peer, notice);
-  route(peer, notice, bytes);
-}
-
-void Job::route(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes) {
-  if (notice.kind == NoticeKind::job_failure) {
-    return for_parts_with(peer,
-                          [&](JobPart& part, Rank rank) { part.on_notice(rank, notice, bytes); });
-  }
-  for (JobPart* part : parts_) {
-    const Rank rank = part->rank_of(peer);
-    if (part->has_context(notice.context) && rank != kNoRank) {
-      return part->on_notice(rank, notice, bytes);
-    }
-  }
-  const bool ends = notice.kind == NoticeKind::failure || notice.kind == NoticeKind::ended;
-  if (!is_closed(notice.context)) return early_notices_.keep(peer, notice, bytes);
-  if (ends) close(notice.context, peer);
-}
-
-void Job::hand_over_notices(JobPart& part) {
-  early_notices_.take(
-      [&](ContextId context) { return part.has_context(context); },
-      [&](Rank peer, std::span<const std::byte> bytes) { route(peer, view_notice(bytes), bytes); });
+  parts_.route(peer, notice, bytes);
 }
 
 void Job::handle(Rank peer, const NoticeView& notice) {

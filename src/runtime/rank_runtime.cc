@@ -42,7 +42,7 @@ RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserv
       started_at_(clock_.now()),
       departed_(static_cast<size_t>(options_.rank_count)),
       informed_(static_cast<size_t>(options_.rank_count)) {
-  job_->add(*this);
+  job_->parts().add(*this);
 }
 
 RankRuntime::RankRuntime(RankRuntime& parent, RankOptions options, RankObserver& observer)
@@ -54,19 +54,19 @@ RankRuntime::RankRuntime(RankRuntime& parent, RankOptions options, RankObserver&
       started_at_(clock_.now()),
       departed_(static_cast<size_t>(options_.rank_count)),
       informed_(static_cast<size_t>(options_.rank_count)) {
-  job_->add(*this);
+  job_->parts().add(*this);
 }
 
 RankRuntime::~RankRuntime() {
   const Status destroyed = Status::in_any_case(Code::aborted, "the communicator was destroyed");
-  const bool moves = job_->parts() > 1 && !halted();  // bytes, still
+  const bool moves = job_->parts().count() > 1 && !halted();  // bytes, still
   if (operations_ != nullptr) {
     moves ? operations_->cancel(destroyed) : operations_->abandon(destroyed);
   }
   if (cost_meter_ != nullptr) {
     moves ? cost_meter_->cancel(destroyed) : cost_meter_->abandon(destroyed);
   }
-  job_->remove(*this);
+  job_->parts().remove(*this);
   if (moves && members_ != nullptr) close_contexts();
 }
 
@@ -74,11 +74,11 @@ RankRuntime::~RankRuntime() {
 void RankRuntime::close_contexts() {
   for (uint64_t i = 0; i < contexts(); ++i) {
     const ContextId context(members_->context().value() + i);
-    job_->close(context);
+    job_->parts().close(context);
     for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
       if (Rank(rank) == options_.self) continue;
       const bool heard = informed_[static_cast<size_t>(rank)] || farewells_->ended(Rank(rank));
-      if (heard) job_->close(context, members_->peer_of(Rank(rank)));
+      if (heard) job_->parts().forget(context, members_->peer_of(Rank(rank)));
     }
   }
 }
@@ -111,7 +111,7 @@ Status RankRuntime::check_joinable(Members& members) const {
                   " communicators with another one at a time: destroy those that are not used"};
     }
   }
-  return job_->is_new(members.context())
+  return job_->parts().is_new(members.context())
              ? Status()
              : Status(Code::internal, "two communicators have the same number");
 }
@@ -132,7 +132,7 @@ Status RankRuntime::join(ContextId context, std::vector<Rank> peers) {
     if (link == nullptr || !link->peer_end()) continue;
     on_peer_end(Rank(rank), *link->peer_end(), "before this communicator was made");
   }
-  job_->hand_over_notices(*this);
+  job_->parts().hand_over_notices(*this);
   return {};
 }
 
@@ -255,7 +255,7 @@ void RankRuntime::answer_departed() {
 
 void RankRuntime::leave(Rank rank) {
   const Rank peer = members_->peer_of(rank);
-  farewells_->begin(rank, !job_->needed_by_others(peer, *this));
+  farewells_->begin(rank, !job_->parts().need(peer, *this));
 }
 
 bool RankRuntime::goodbye_done() const {
@@ -263,15 +263,15 @@ bool RankRuntime::goodbye_done() const {
     if (Rank(rank) != options_.self && !farewells_->done(Rank(rank))) return false;
   }
   // Others may still say goodbye to each other through this process.
-  return job_->goes_on_without(*this) || engine_.relays().empty();
+  return job_->parts().go_on_without(*this) || engine_.relays().empty();
 }
 
 std::vector<Rank> RankRuntime::goodbyes_missing() const {
   std::vector<Rank> missing;
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     if (Rank(rank) == options_.self) continue;
-    const bool relayed =
-        !job_->goes_on_without(*this) && engine_.relays().serves(members_->peer_of(Rank(rank)));
+    const bool relayed = !job_->parts().go_on_without(*this) &&
+                         engine_.relays().serves(members_->peer_of(Rank(rank)));
     if (!farewells_->done(Rank(rank)) || relayed) {
       missing.emplace_back(rank);
     }

@@ -90,8 +90,8 @@ class RankRuntime final : private JobPart {
   // The first communicator of a new job, which joins `process` in its thread. All must outlive
   // this.
   RankRuntime(ProcessEngine& process, RankOptions options, RankObserver& observer);
-  // A further communicator of the job that `parent` belongs to. Of the options, `job` is not used
-  // for keys, and `engine`, `drain_registry` and `plan_hosts` are not used.
+  // A further communicator of the job that `parent` belongs to. It does not use `engine` and
+  // `drain_registry` of the options, and `job` for no key.
   RankRuntime(RankRuntime& parent, RankOptions options, RankObserver& observer);
   // Ends all unfinished operations, with their callbacks. The last part of a job ends the job.
   ~RankRuntime() override;

@@ -32,7 +32,7 @@ class Members {
 
   Rank self() const { return map().self(); }
   size_t count() const { return peers_.size(); }
-  // Who the ranks are, and on which hosts. The addresses of NICs are those of the start.
+  // Says who the ranks are, and on which hosts. The addresses of NICs are those of the start.
   const JobMap& map() const { return own_map_ != nullptr ? *own_map_ : engine_.job(); }
   const RankInfo& info(Rank rank) const { return map().info(rank); }
   std::string name_of(Rank rank) const { return describe(info(rank)); }

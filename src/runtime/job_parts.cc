@@ -1,0 +1,56 @@
+#include "runtime/job_parts.h"
+
+#include "base/check.h"
+
+namespace r2ccl {
+
+bool JobParts::go_on_without(const JobPart& part) const {
+  return std::ranges::any_of(all_, [&](const JobPart* each) {
+    return each != &part && !each->leaving() && !each->failed();
+  });
+}
+
+bool JobParts::need(Rank peer, const JobPart& but_for) const {
+  return any_with(
+      peer, [&](const JobPart& each, Rank rank) { return &each != &but_for && each.needs(rank); });
+}
+
+void JobParts::route(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes) {
+  if (notice.kind == NoticeKind::job_failure) {
+    return for_each_with(peer,
+                         [&](JobPart& part, Rank rank) { part.on_notice(rank, notice, bytes); });
+  }
+  for (JobPart* part : all_) {
+    const Rank rank = part->rank_of(peer);
+    if (part->has_context(notice.context) && rank != kNoRank) {
+      return part->on_notice(rank, notice, bytes);
+    }
+  }
+  const bool ends = notice.kind == NoticeKind::failure || notice.kind == NoticeKind::ended;
+  if (!is_closed(notice.context)) return early_notices_.keep(peer, notice, bytes);
+  if (ends) forget(notice.context, peer);
+}
+
+void JobParts::hand_over_notices(const JobPart& part) {
+  early_notices_.take(
+      [&](ContextId context) { return part.has_context(context); },
+      [&](Rank peer, std::span<const std::byte> bytes) { route(peer, view_notice(bytes), bytes); });
+}
+
+bool JobParts::is_new(ContextId context) const {
+  return !is_closed(context) && std::ranges::none_of(all_, [context](const JobPart* part) {
+    return part->has_context(context);
+  });
+}
+
+void JobParts::close(ContextId context) {
+  const auto place = std::ranges::lower_bound(closed_, context);
+  if (place == closed_.end() || *place != context) closed_.insert(place, context);
+}
+
+void JobParts::forget(ContextId context, Rank peer) {
+  R2CCL_CHECK(is_closed(context));
+  if (Link* link = engine_.link(peer)) link->close(context);
+}
+
+}  // namespace r2ccl
