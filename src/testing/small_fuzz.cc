@@ -7,6 +7,7 @@
 #include "runtime/admin/rank_summary.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/collective_mismatch_detector.h"
+#include "runtime/link/notice.h"
 #include "runtime/point_to_point/tagged_frame.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"
@@ -27,6 +28,20 @@ bool fuzz_call_report(std::span<const std::byte> input) {
   if (!report.ok()) return false;
   const auto again = decode_call_report(encode(report.value()));
   R2CCL_CHECK(again.ok() && again.value() == report.value());
+  return true;
+}
+
+bool fuzz_notice(std::span<const std::byte> input) {
+  const NoticeView notice = view_notice(input);
+  if (notice.kind == NoticeKind{}) {
+    R2CCL_CHECK(notice.body.empty());
+    return false;
+  }
+  const Notice again = make_notice(notice.kind, notice.subject, notice.body, notice.context);
+  const NoticeView read = view_notice(again.bytes);
+  R2CCL_CHECK(read.kind == notice.kind && read.context == notice.context);
+  R2CCL_CHECK(read.context == ContextId() || read.subject == notice.subject);
+  R2CCL_CHECK(std::ranges::equal(read.body, notice.body));
   return true;
 }
 

@@ -28,6 +28,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"frame_reader", fuzz_frame_reader},
     {"handshake", fuzz_handshake},
     {"netlink", fuzz_netlink},
+    {"notice", fuzz_notice},
     {"plan_json", fuzz_plan_json},
     {"plan_text", fuzz_plan_text},
     {"printable", fuzz_printable},

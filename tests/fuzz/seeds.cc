@@ -25,6 +25,7 @@
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/bootstrap/unique_id.h"
 #include "runtime/collective/collective_mismatch_detector.h"
+#include "runtime/link/notice.h"
 #include "runtime/point_to_point/tagged_frame.h"
 #include "tests/fuzz/seed_list.h"
 #include "tools/simulate/scenario_file.h"
@@ -93,6 +94,10 @@ void add_admin(Seeds& seeds) {
   report.text = "AllReduce of 4 int32";
   seeds.add("call_report", "answer", encode(report));
   seeds.add("call_report", "empty", encode(CallReport()));
+  seeds.add("notice", "first", make_notice(NoticeKind::calls, encode(report)).bytes);
+  seeds.add("notice", "context",
+            make_notice(NoticeKind::calls, 3, encode(report), ContextId(70'000)).bytes);
+  seeds.add("notice", "ended", make_notice(NoticeKind::ended, 0, {}, kContextMax).bytes);
 
   const std::array<std::byte, 5> payload{};
   seeds.add("tagged_frame", "whole",
