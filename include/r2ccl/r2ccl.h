@@ -276,9 +276,10 @@ R2CCL_API r2cclResult_t r2cclCommDup(r2cclComm_t comm, r2cclComm_t* newcomm,
  * MPI_Comm_create_group with a tag. All of them must give the same ranks in the same order and the
  * same name (at most 255 bytes), in any order among their other calls. Calls with the same ranks
  * and the same name make communicators one after another. A rank that does not make it shows at the
- * first operation, which waits for that rank and whose timeout names it. config as for
- * r2cclCommSplit; all ranks must give the same algorithm and reproducible, and its ifname,
- * oob_ifname and cutoff_ms cannot differ from comm's (r2cclInvalidArgument). */
+ * first operation, which waits for that rank and whose timeout names it. comm may have failed, if
+ * its members of these ranks live. config as for r2cclCommSplit; all ranks must give the same
+ * algorithm and reproducible, and its ifname, oob_ifname and cutoff_ms cannot differ from comm's
+ * (r2cclInvalidArgument). */
 R2CCL_API r2cclResult_t r2cclCommCreateGroup(r2cclComm_t comm, const int* ranks, size_t count,
                                              const char* name, r2cclComm_t* newcomm,
                                              const r2cclConfig_t* config);

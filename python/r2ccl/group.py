@@ -78,8 +78,8 @@ class Group:
                 works.pop(key, None)
 
     def is_open(self):
-        """Returns whether the group has neither ended nor failed."""
-        return self._handle is not None and self._communicator.failure() is None
+        """Returns whether the group has not ended; it may have failed."""
+        return self._handle is not None
 
     def _open_handle(self, name):
         if self._handle is None:

@@ -138,14 +138,13 @@ def create(options, backend_options=None):
     """Returns the group for torch.distributed.init_process_group and new_group. backend_options
     are their pg_options, a Config or None."""
     store, rank, size = options.store, options.group_rank, options.group_size
+    bound_ms, ranks = milliseconds(options.timeout), list(options.global_ranks_in_group)
     try:
         config = Config.of_options(backend_options, options.group_id or None)
         loaded = library.load()
     except (library.LibraryError, TypeError) as error:
-        rendezvous.refuse(store, rank, error)
+        refuse(options, ranks, error)
         raise
-    bound_ms = milliseconds(options.timeout)
-    ranks = list(options.global_ranks_in_group)
     parent = parent_of(ranks, config)
     communicator = (meet(loaded, store, rank, size, config, bound_ms) if parent is None else
                     parent.create_group(ranks, options.group_id, config, bound_ms))
@@ -165,6 +164,17 @@ def parent_of(ranks, config):
     if not isinstance(world, ProcessGroupR2ccl) or config.needs_own_connections():
         return None
     return world.open_communicator("new_group") if world.is_open() else None
+
+
+def refuse(options, ranks, error):
+    """This rank cannot make the group: tells the others, whether they meet by the store or not."""
+    rendezvous.refuse(options.store, options.group_rank, error)
+    parent = parent_of(ranks, Config())
+    if parent is not None:
+        made = parent.create_group(ranks, options.group_id, Config(),
+                                   milliseconds(options.timeout))
+        made.abort(f"it cannot make the group: {error}")
+        made.destroy()
 
 
 def meet(loaded, store, rank, size, config, bound_ms):

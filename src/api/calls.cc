@@ -24,11 +24,14 @@ Status from_parent(const char* function, const char* what) {
                                    "make its own communicator"};
 }
 
-Status check_open(const char* function, CommObject* comm) {
+Status check_not_finalized(const char* function, CommObject* comm) {
   const std::lock_guard lock(comm->mutex);
-  if (comm->finalized) {
-    return {Code::invalid_usage, std::string(function) + ": this communicator is finalized"};
-  }
+  if (!comm->finalized) return {};
+  return {Code::invalid_usage, std::string(function) + ": this communicator is finalized"};
+}
+
+Status check_open(const char* function, CommObject* comm) {
+  R2CCL_RETURN_IF_ERROR(check_not_finalized(function, comm));
   return comm->communicator->failure();
 }
 

@@ -16,6 +16,7 @@ Status from_parent(const char* function, const char* what);
 // Returns the error of a call on a communicator that takes no more operations, because it was
 // finalized or has failed.
 Status check_open(const char* function, CommObject* comm);
+Status check_not_finalized(const char* function, CommObject* comm);
 
 Result<std::shared_ptr<CommObject>> find_comm(const char* function, r2cclComm_t handle);
 

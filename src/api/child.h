@@ -13,7 +13,7 @@ namespace r2ccl::api {
 // Links have some settings for all communicators that use them. Returns whether these differ.
 bool wants_own_links(const Config& parent, const Config& child);
 
-// Sets this rank's place among `ranks` of the parent, which have it, and what it inherits. `view`:
+// Sets this rank's place among `ranks` of the parent, which have it, and its inheritance. `view`:
 // as Communicator::inherit.
 void set_place(CommunicatorOptions& options, Communicator& parent, const std::vector<Rank>& ranks,
                const View& view);

@@ -79,7 +79,10 @@ extern "C" r2cclResult_t r2cclCommCreateGroup(r2cclComm_t comm, const int* ranks
   using r2ccl::Code;
   if (newcomm != nullptr) *newcomm = nullptr;
   return with_comm(kFunction, comm, [&](CommObject* parent) -> r2cclResult_t {
-    if (const auto open = check_open(kFunction, parent); !open.ok()) return result_of(open);
+    // A failure of comm need not concern the members.
+    if (const auto open = check_not_finalized(kFunction, parent); !open.ok()) {
+      return result_of(open);
+    }
     if (newcomm == nullptr) return result_of(wrong("newcomm is NULL"));
     if (ranks == nullptr || count == 0) return result_of(wrong("ranks is NULL, or count is 0"));
     auto made = create_group(*parent->communicator, {{ranks, count}, name, config});

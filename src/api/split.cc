@@ -189,9 +189,8 @@ std::vector<Rank> ranks_of(const std::vector<size_t>& members) {
 
 // Makes the child over the parent's links.
 Result<std::unique_ptr<Communicator>> share(Communicator& parent, CommunicatorOptions options,
-                                            int64_t color, const std::vector<size_t>& members,
+                                            ContextId context, const std::vector<size_t>& members,
                                             const std::vector<Part>& parts) {
-  const ContextId context = parent.children().of_split(color);
   if (members.empty()) return std::unique_ptr<Communicator>();
   R2CCL_RETURN_IF_ERROR(check_settings(parts, members));
   return make_child(parent, std::move(options), context, ranks_of(members));
@@ -261,6 +260,7 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
   if (!config.ok()) return config.status().with_context(name_of(wish.call));
   R2CCL_RETURN_IF_ERROR(check_arguments(parts.value(), wish.call));
   const std::vector<size_t> members = members_of(parts.value(), wish.color);
+  const ContextId context = parent.children().of_split(wish.color);
   CommunicatorOptions options;
   options.config = config.value();
   if (!members.empty()) {
@@ -268,7 +268,7 @@ Result<std::unique_ptr<Communicator>> split(CommObject& object, const SplitWish&
   }
   const bool apart = std::ranges::any_of(parts.value(), [](const Part& p) { return p.apart == 1; });
   auto made = apart ? meet(object, std::move(options), members)
-                    : share(parent, std::move(options), wish.color, members, parts.value());
+                    : share(parent, std::move(options), context, members, parts.value());
   if (!made.ok()) return made.status().with_context(name_of(wish.call));
   return made;
 }

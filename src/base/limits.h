@@ -63,12 +63,12 @@ inline constexpr size_t kGroupNameBytesMax = 255;
 // --- channels -----------------------------------------------------------------------------------
 // Channels of one link: four for each communicator. Their marks must fit into one control frame.
 inline constexpr size_t kChannelsMax = 512;
-// Part of these: channels that the peer has used before this rank has opened them. The peer may be
+// Communicators of one link that the peer has used before this rank has made them. The peer may be
 // ahead by the creation of some communicators, and each channel may hold an eager pool's bytes
-// here.
-inline constexpr size_t kChannelsUnopenedMax = 32;
+// until it is opened.
+inline constexpr size_t kContextsUnopenedMax = 8;
 // Communicators of one link that are open here.
-inline constexpr size_t kContextsMax = (kChannelsMax - kChannelsUnopenedMax) / 4;
+inline constexpr size_t kContextsMax = kChannelsMax / 4 - kContextsUnopenedMax;
 
 // --- receive credit ---------------------------------------------------------------------------
 // Bytes per (link, channel) that may be sent before their receive is posted.

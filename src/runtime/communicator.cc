@@ -96,7 +96,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create_child(Communicator& p
 
 Status Communicator::join(Communicator& parent, ContextId context, std::span<const Rank> members) {
   Status joined;
-  call([&] {
+  const auto work = [&] {
     runtime_ = std::make_unique<RankRuntime>(*parent.runtime_, rank_options(options_),
                                              static_cast<RankObserver&>(*this));
     std::vector<Rank> peers;
@@ -106,7 +106,12 @@ Status Communicator::join(Communicator& parent, ContextId context, std::span<con
     open_status(options_, *runtime_);
     children_.emplace(runtime_->comm_id());
     started_ = true;
-  });
+  };
+  try {
+    ask(std::ref(work));  // call() would fail the other communicators too
+  } catch (const std::bad_alloc&) {
+    return Status::out_of_memory();
+  }
   return joined.ok() ? failure_at_start(failure()) : joined;
 }
 

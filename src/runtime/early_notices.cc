@@ -9,10 +9,12 @@
 namespace r2ccl {
 namespace {
 
-// As many as the channels that a peer may use before this process opens them.
-constexpr size_t kContextsMax = limits::kChannelsUnopenedMax;
-// A context has so many at most. Its kinds have one to five subjects; a faulty peer may invent
-// others.
+// A peer may use the channels of so many before this process opens them.
+constexpr size_t kContextsMax = limits::kContextsUnopenedMax;
+// Of those that have ended, so many are kept: this process may make them yet.
+constexpr size_t kEndedMax = 256;
+// A context has so many notices at most. Its kinds have one to five subjects; a faulty peer may
+// invent others.
 constexpr size_t kNoticesMax = 32;
 
 }  // namespace
@@ -20,17 +22,17 @@ constexpr size_t kNoticesMax = 32;
 void EarlyNotices::keep(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes) {
   if (mutated(Mutant::early_lost)) return;
   const Slot slot{peer, notice.context, notice.kind, notice.subject};
-  const Slot first{peer, notice.context, NoticeKind{}, 0};
-  const auto of_context = kept_.lower_bound(first);
-  const bool fresh = of_context == kept_.end() || of_context->first.peer != peer ||
-                     of_context->first.context != notice.context;
+  if (is_end(notice.kind)) return keep_end(slot, bytes);
+  if (has_end(peer, notice.context)) return;
+  const auto begin = kept_.lower_bound({peer, notice.context, NoticeKind{}, 0});
   size_t count = 0;
-  for (auto at = of_context;
+  for (auto at = begin;
        at != kept_.end() && at->first.peer == peer && at->first.context == notice.context; ++at) {
     ++count;
   }
-  if ((fresh && contexts_of(peer) >= kContextsMax) ||
-      (count >= kNoticesMax && !kept_.contains(slot))) {
+  const bool too_many = count == 0 ? count_of(peer).living >= kContextsMax
+                                   : count >= kNoticesMax && !kept_.contains(slot);
+  if (too_many) {
     R2CCL_LOG(info, "rank %d speaks of too many communicators that are not made here",
               peer.value());
     return;
@@ -38,15 +40,36 @@ void EarlyNotices::keep(Rank peer, const NoticeView& notice, std::span<const std
   kept_[slot].assign(bytes.begin(), bytes.end());
 }
 
-size_t EarlyNotices::contexts_of(Rank peer) const {
-  size_t count = 0;
+void EarlyNotices::keep_end(const Slot& slot, std::span<const std::byte> bytes) {
+  std::erase_if(kept_, [&](const auto& each) {
+    return each.first.peer == slot.peer && each.first.context == slot.context;
+  });
+  if (count_of(slot.peer).ended >= kEndedMax) {
+    kept_.erase(std::ranges::find_if(kept_, [&](const auto& each) {
+      return each.first.peer == slot.peer && is_end(each.first.kind);
+    }));
+  }
+  kept_[slot].assign(bytes.begin(), bytes.end());
+}
+
+bool EarlyNotices::has_end(Rank peer, ContextId context) const {
+  return kept_.contains({peer, context, NoticeKind::failure, 0}) ||
+         kept_.contains({peer, context, NoticeKind::ended, 0});
+}
+
+EarlyNotices::Counts EarlyNotices::count_of(Rank peer) const {
+  Counts counts;
   ContextId last;
   for (auto at = kept_.lower_bound({peer, ContextId(), NoticeKind{}, 0});
        at != kept_.end() && at->first.peer == peer; ++at) {
-    if (count == 0 || at->first.context != last) ++count;
-    last = at->first.context;
+    if (is_end(at->first.kind)) {
+      ++counts.ended;
+    } else if (counts.living == 0 || at->first.context != last) {
+      ++counts.living;
+      last = at->first.context;
+    }
   }
-  return count;
+  return counts;
 }
 
 }  // namespace r2ccl

@@ -15,9 +15,14 @@ namespace r2ccl {
 
 class EarlyNotices {
  public:
-  // A peer that is ahead by more communicators than its unopened channels permit loses notices; its
-  // link refuses its messages, too.
+  // A notice of the end replaces the others of the same peer and context. A peer that is ahead by
+  // more communicators than its unopened channels permit loses notices; its link refuses its
+  // messages, too.
   void keep(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes);
+  static bool is_end(NoticeKind kind) {
+    return kind == NoticeKind::failure || kind == NoticeKind::ended;
+  }
+  bool has_end(Rank peer, ContextId context) const;
 
   // Calls `give` with each notice of the contexts that `wanted` accepts, and forgets these.
   template <typename Wanted, typename Give>
@@ -43,9 +48,16 @@ class EarlyNotices {
     uint64_t subject = 0;
     friend auto operator<=>(const Slot&, const Slot&) = default;
   };
-  size_t contexts_of(Rank peer) const;
+  struct Counts {
+    size_t living = 0;  // contexts without a notice of the end
+    size_t ended = 0;
+  };
+  using Kept = std::map<Slot, std::vector<std::byte>>;
 
-  std::map<Slot, std::vector<std::byte>> kept_;
+  Counts count_of(Rank peer) const;
+  void keep_end(const Slot& slot, std::span<const std::byte> bytes);
+
+  Kept kept_;
 };
 
 }  // namespace r2ccl

@@ -51,19 +51,32 @@ TEST_F(EarlyNoticesTest, KeepTheLatestOfEachSlot) {
   EXPECT_EQ(take(ContextId(5)), (All{{kPeer, 40}}));
 }
 
+TEST_F(EarlyNoticesTest, KeepNothingBesideAnEnd) {
+  keep(kPeer, NoticeKind::calls, kContext, 1, 10);
+  EXPECT_FALSE(notices_.has_end(kPeer, kContext));
+  keep(kPeer, NoticeKind::failure, kContext, 0, 20);
+  keep(kPeer, NoticeKind::calls, kContext, 2, 30);
+  EXPECT_TRUE(notices_.has_end(kPeer, kContext));
+  EXPECT_FALSE(notices_.has_end(Rank(4), kContext));
+  EXPECT_EQ(take(kContext), (std::vector<std::pair<Rank, int>>{{kPeer, 20}}));
+  EXPECT_FALSE(notices_.has_end(kPeer, kContext));
+}
+
 // A faulty peer invents contexts and subjects without end.
 TEST_F(EarlyNoticesTest, AreBounded) {
   for (uint64_t i = 0; i < 10'000; ++i) {
     keep(kPeer, NoticeKind::view, ContextId(100 + i), 0, 1);
     keep(Rank(4), NoticeKind::view, kContext, i, 1);
   }
-  EXPECT_LE(notices_.size(), 2 * limits::kChannelsUnopenedMax);
+  EXPECT_LE(notices_.size(), 4 * limits::kContextsUnopenedMax + 8);
   const size_t full = notices_.size();
   keep(kPeer, NoticeKind::view, ContextId(100), 0, 9);
   EXPECT_EQ(notices_.size(), full);
   EXPECT_EQ(take(ContextId(100)).front().second, 9) << "what is kept stays up to date";
+  for (uint64_t i = 0; i < 10'000; ++i) keep(kPeer, NoticeKind::ended, ContextId(20'000 + i), 0, 1);
+  EXPECT_LE(notices_.size(), full + 256) << "they count apart, so that good ones have room";
   keep(Rank(5), NoticeKind::ended, kContext, 0, 7);
-  EXPECT_EQ(notices_.size(), full) << "other peers have room of their own";
+  EXPECT_EQ(take(kContext).back(), (std::pair{Rank(5), 7})) << "other peers have their own room";
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void Job::on_goodbye(Rank peer) {
 void Job::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   // After a failure processes end as they like, too.
   const bool missed =
-      parts_.any_with(peer, [](const JobPart& part, Rank) { return !part.failed(); });
+      parts_.any_with(peer, [](const JobPart& part, Rank rank) { return part.misses(rank); });
   fault_reporter_->on_peer_gone(peer, missed ? end : PeerEnd::goodbye);
   ended_[static_cast<size_t>(peer.value())] = true;
   parts_.for_each_with(peer, [&](JobPart& part, Rank rank) { part.on_peer_end(rank, end, why); });

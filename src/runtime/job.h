@@ -82,7 +82,9 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   void on_peer_end(Rank peer, PeerEnd end, const std::string& why) override;
   void on_bad_memory(const BadMemory& bad) override;
   void on_contradiction(Rank peer, const std::string& why) override;
-  bool is_closed(ContextId context) const override { return parts_.is_closed(context); }
+  bool is_closed(ContextId context, Rank peer) const override {
+    return parts_.is_closed(context) || parts_.has_ended(context, peer);
+  }
 
   ProcessEngine& process_;
   const Rank self_;

@@ -1,8 +1,12 @@
 #include "runtime/job_parts.h"
 
-#include "base/check.h"
-
 namespace r2ccl {
+
+void JobParts::add(JobPart& part) {
+  if (std::ranges::find(all_, &part) != all_.end()) return;
+  all_.push_back(&part);
+  closed_.reserve(closed_.size() + 2 * all_.size());  // a part has at most two contexts
+}
 
 bool JobParts::go_on_without(const JobPart& part) const {
   return std::ranges::any_of(all_, [&](const JobPart* each) {
@@ -26,9 +30,11 @@ void JobParts::route(Rank peer, const NoticeView& notice, std::span<const std::b
       return part->on_notice(rank, notice, bytes);
     }
   }
-  const bool ends = notice.kind == NoticeKind::failure || notice.kind == NoticeKind::ended;
-  if (!is_closed(notice.context)) return early_notices_.keep(peer, notice, bytes);
-  if (ends) forget(notice.context, peer);
+  if (!is_closed(notice.context)) early_notices_.keep(peer, notice, bytes);
+  if (!EarlyNotices::is_end(notice.kind)) return;
+  forget(notice.context, peer);
+  // The measurement of the first communicator ends with it.
+  if (notice.context == ContextId()) forget(ContextId(1), peer);
 }
 
 void JobParts::hand_over_notices(const JobPart& part) {
@@ -44,12 +50,13 @@ bool JobParts::is_new(ContextId context) const {
 }
 
 void JobParts::close(ContextId context) {
+  early_notices_.take([context](ContextId each) { return each == context; },
+                      [](Rank, std::span<const std::byte>) {});
   const auto place = std::ranges::lower_bound(closed_, context);
   if (place == closed_.end() || *place != context) closed_.insert(place, context);
 }
 
 void JobParts::forget(ContextId context, Rank peer) {
-  R2CCL_CHECK(is_closed(context));
   if (Link* link = engine_.link(peer)) link->close(context);
 }
 

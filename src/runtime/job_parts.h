@@ -30,6 +30,9 @@ class JobPart {
   virtual bool has_context(ContextId context) const = 0;
   // Returns whether it needs the link to one of its members: it has neither left it nor failed.
   virtual bool needs(Rank rank) const = 0;
+  // Returns whether the end of a member's process is a fault for it: neither has that one left it,
+  // nor has it failed.
+  virtual bool misses(Rank rank) const = 0;
 
   // A pass begins: its events have been read, and nothing else has happened in it.
   virtual void begin_pass() = 0;
@@ -70,10 +73,13 @@ class JobParts {
   // `engine` must outlive this.
   explicit JobParts(ProgressEngine& engine) : engine_(engine) {}
 
-  void add(JobPart& part) { all_.push_back(&part); }
+  // Does nothing if the part is there.
+  void add(JobPart& part);
   void remove(JobPart& part) { std::erase(all_, &part); }
   const std::vector<JobPart*>& all() const { return all_; }
-  size_t count() const { return all_.size(); }
+  bool has_others(const JobPart& part) const {
+    return std::ranges::any_of(all_, [&](const JobPart* each) { return each != &part; });
+  }
 
   // Calls call(JobPart&, Rank) for each part that has the peer, with its rank there.
   template <typename Call>
@@ -103,10 +109,14 @@ class JobParts {
   // Returns whether no communicator has had this number.
   bool is_new(ContextId context) const;
   // Marks the context as closed at this end for ever. A link keeps it until its peer is done with
-  // it, too.
+  // it, too. Needs no memory for a context of a part.
   void close(ContextId context);
   bool is_closed(ContextId context) const { return std::ranges::binary_search(closed_, context); }
-  // Neither the peer nor this end has more to say in this closed context: their link forgets it.
+  // Returns whether the peer has ended the communicator before this process has made it.
+  bool has_ended(ContextId context, Rank peer) const {
+    return early_notices_.has_end(peer, context);
+  }
+  // Neither the peer nor this end has more to say in this context: their link forgets it.
   void forget(ContextId context, Rank peer);
 
  private:

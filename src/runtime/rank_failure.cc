@@ -28,7 +28,7 @@ void RankRuntime::tell_failure(const Failure& failure) {
   waits_->stop();
   if (views_ != nullptr) views_->stop();
   const std::vector<std::byte> body = encode(failure);
-  if (job_->parts().count() == 1) reserve_end_of(failure);
+  if (!job_->parts().has_others(*this)) reserve_end_of(failure);
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     Link* link = members_->link(Rank(rank));
     if (link != nullptr && !link->peer_ended()) {
@@ -44,7 +44,7 @@ bool RankRuntime::failure_known() const {
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     const Link* link = members_->link(Rank(rank));
     if (link == nullptr || informed_[static_cast<size_t>(rank)]) continue;
-    if (!link->notices_delivered()) return false;
+    if (!link->notice_delivered(members_->slot(NoticeKind::failure))) return false;
   }
   return true;
 }
@@ -114,13 +114,10 @@ void RankRuntime::reserve_end_of(Failure failure) {
   engine_.reserve_end(make_notice(NoticeKind::job_failure, encode(failure)).bytes);
 }
 
-void RankRuntime::reserve_end() {
-  const std::string why =
-      name_of(options_.self) +
-      " has run out of memory: the host, or the limit of this process (ulimit -v, a container's "
-      "memory), has no more to give";
-  no_memory_ = Status(Code::system, why + on_communicator()).with_ranks({options_.self});
-  reserve_end_of({Status(Code::system, why).with_ranks({options_.self})});
+std::string RankRuntime::no_memory_text() const {
+  return name_of(options_.self) +
+         " has run out of memory: the host, or the limit of this process (ulimit -v, a container's "
+         "memory), has no more to give";
 }
 
 Status RankRuntime::cause_of(const std::exception& error) noexcept {

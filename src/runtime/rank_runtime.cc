@@ -1,6 +1,7 @@
 #include "runtime/rank_runtime.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/limits.h"
@@ -53,21 +54,41 @@ RankRuntime::RankRuntime(RankRuntime& parent, RankOptions options, RankObserver&
       clock_(parent.clock_),
       started_at_(clock_.now()),
       departed_(static_cast<size_t>(options_.rank_count)),
-      informed_(static_cast<size_t>(options_.rank_count)) {
-  job_->parts().add(*this);
-}
+      informed_(static_cast<size_t>(options_.rank_count)) {}
 
 RankRuntime::~RankRuntime() {
   const Status destroyed = Status::in_any_case(Code::aborted, "the communicator was destroyed");
-  const bool moves = job_->parts().count() > 1 && !halted();  // bytes, still
-  if (operations_ != nullptr) {
-    moves ? operations_->cancel(destroyed) : operations_->abandon(destroyed);
+  try {
+    if (job_->parts().has_others(*this) && !halted()) detach(destroyed);
+  } catch (const std::exception& error) {
+    fail_by_exception(error);
   }
-  if (cost_meter_ != nullptr) {
-    moves ? cost_meter_->cancel(destroyed) : cost_meter_->abandon(destroyed);
-  }
+  // From here on no link calls this.
+  if (operations_ != nullptr) operations_->abandon(destroyed);
+  if (cost_meter_ != nullptr) cost_meter_->abandon(destroyed);
   job_->parts().remove(*this);
-  if (moves && members_ != nullptr) close_contexts();
+}
+
+// The links go on without this communicator.
+void RankRuntime::detach(const Status& why) {
+  if (farewells_ == nullptr) return;
+  if (started()) tell_end();
+  if (operations_ != nullptr) operations_->cancel(why);
+  if (cost_meter_ != nullptr) cost_meter_->cancel(why);
+  close_contexts();
+}
+
+// A rank that has not been left in order would wait for this one.
+void RankRuntime::tell_end() {
+  if (!failure_.ok()) return;
+  const std::string why = name_of(options_.self) + " has destroyed its communicator";
+  const std::vector<std::byte> body =
+      encode(Failure{Status(Code::remote, why + on_communicator()).with_ranks({options_.self})});
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const Link* link = members_->link(Rank(rank));
+    if (link == nullptr || link->peer_ended() || farewells_->done(Rank(rank))) continue;
+    members_->tell(Rank(rank), NoticeKind::failure, body);
+  }
 }
 
 // The links keep the channels to a rank that may still send: it has not heard of the end.
@@ -97,7 +118,7 @@ Status RankRuntime::start(MetJob met) {
   auto members = std::make_unique<Members>(engine_);
   comm_id_ = make_comm_id(options_.job, members->map().ranks());
   begin(std::move(members));
-  reserve_end();
+  reserve_end_of({Status(Code::system, no_memory_text()).with_ranks({options_.self})});
   return {};
 }
 
@@ -105,6 +126,9 @@ Status RankRuntime::check_joinable(Members& members) const {
   if (halted()) return {Code::remote, "this process takes part in nothing more"};
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     const Link* link = members.link(Rank(rank));
+    if (link != nullptr && link->ends()) {
+      return {Code::invalid_usage, "this process is leaving " + members.name_of(Rank(rank))};
+    }
     if (link != nullptr && !link->has_room()) {
       return {Code::invalid_usage,
               "a process has at most " + std::to_string(limits::kContextsMax) +
@@ -119,21 +143,42 @@ Status RankRuntime::check_joinable(Members& members) const {
 Status RankRuntime::join(ContextId context, std::vector<Rank> peers) {
   auto members = std::make_unique<Members>(engine_, context, options_.self, std::move(peers));
   if (const Status joinable = check_joinable(*members); !joinable.ok()) {
-    const std::vector<std::byte> body = encode(Failure{joinable.with_ranks({options_.self})});
-    for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
-      if (Rank(rank) != options_.self) members->tell(Rank(rank), NoticeKind::failure, body);
-    }
+    tell_refusal(*members, joinable);
     return joinable;
   }
   comm_id_ = context.value();
-  begin(std::move(members));
+  try {
+    begin(std::move(members));
+  } catch (const std::bad_alloc&) {
+    waits_.reset();
+    views_.reset();
+    operations_.reset();
+    if (members_ != nullptr) tell_refusal(*members_, Status::out_of_memory());
+    throw;
+  }
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     const Link* link = members_->link(Rank(rank));
-    if (link == nullptr || !link->peer_end()) continue;
+    if (link == nullptr) continue;
+    if (link->peer_said_goodbye()) on_goodbye(Rank(rank));
+    if (!link->peer_end()) continue;
     on_peer_end(Rank(rank), *link->peer_end(), "before this communicator was made");
   }
   job_->parts().hand_over_notices(*this);
   return {};
+}
+
+// The other ranks would wait for this one. Their messages until they hear of it are thrown away.
+void RankRuntime::tell_refusal(Members& members, const Status& why) const {
+  if (halted() || !job_->parts().is_new(members.context())) return;
+  job_->parts().close(members.context());
+  const std::string text = members.name_of(options_.self) + ": " + why.message();
+  const Failure failure{Status(Code::remote, text).with_ranks({options_.self})};
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    Link* link = members.link(Rank(rank));
+    if (link == nullptr || link->peer_ended()) continue;
+    link->discard(members.context());
+    members.tell(Rank(rank), NoticeKind::failure, encode(failure));
+  }
 }
 
 void RankRuntime::begin(std::unique_ptr<Members> members) {
@@ -161,7 +206,10 @@ void RankRuntime::begin(std::unique_ptr<Members> members) {
                                          fail_of(std::move(ranks), Code::invalid_usage, why);
                                        });
   handle_mismatches();
+  no_memory_ =
+      Status(Code::system, no_memory_text() + on_communicator()).with_ranks({options_.self});
   rank_status_ = std::make_unique<RankStatus>(*this);  // last: now it has started
+  job_->parts().add(*this);
 }
 
 // The measurement uses these links, and the plans of jobs of a few hosts do.
@@ -249,7 +297,11 @@ void RankRuntime::answer_departed() {
   if (!any_departed_ || !job_->process().caller_waits_outside(comm_id_)) return;
   if (leaving_ || halted() || !failure_.ok()) return;
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
-    if (Rank(rank) != options_.self && farewells_->ended(Rank(rank))) leave(Rank(rank));
+    const Link* link = members_->link(Rank(rank));
+    if (link == nullptr || !farewells_->ended(Rank(rank))) continue;
+    // A rank that has left by a notice needs the link for a communicator that may be made here yet.
+    if (link->peer_said_goodbye()) leave(Rank(rank));
+    farewells_->begin(Rank(rank), false);
   }
 }
 

@@ -107,8 +107,8 @@ class RankRuntime final : private JobPart {
   // legal once this has returned Ok.
   Status start(MetJob met);
   // Instead of these, for a further communicator: rank i is the process peers[i] of the job. All
-  // ranks give the same `context`, which no other communicator of the job has had. If it fails, the
-  // other ranks are told.
+  // ranks give the same `context`, which no other communicator of the job has had. If it fails,
+  // or throws std::bad_alloc, the other ranks are told, and this object may only be destroyed.
   Status join(ContextId context, std::vector<Rank> peers);
 
   // Measures the costs of messages and bytes among the ranks, and agrees with them. All ranks call
@@ -182,8 +182,11 @@ class RankRuntime final : private JobPart {
   void handle_mismatches();
   void leave(Rank rank);
   Status check_joinable(Members& members) const;
+  void tell_refusal(Members& members, const Status& why) const;
   void prepare_measurement(const std::vector<MessagePort*>& ports, const HostGroups& hosts);
   void close_contexts();
+  void detach(const Status& why);
+  void tell_end();
   uint64_t contexts() const;
   void answer_departed();
 
@@ -194,7 +197,7 @@ class RankRuntime final : private JobPart {
   void tell_failure(const Failure& failure);
   void on_failure_notice(Rank rank, Failure failure);
   Failure of_members(Failure failure) const;
-  void reserve_end();
+  std::string no_memory_text() const;
   void reserve_end_of(Failure failure);
   Status cause_of(const std::exception& error) noexcept;
   void check_departed();
@@ -207,6 +210,7 @@ class RankRuntime final : private JobPart {
            context.value() - members_->context().value() < contexts();
   }
   bool needs(Rank rank) const override { return failure_.ok() && !farewells_->begun(rank); }
+  bool misses(Rank rank) const override { return failure_.ok() && !farewells_->ended(rank); }
   void begin_pass() override { observer_.on_pass(); }
   // Not before the links' pass: it delivers the messages that arrived ahead of a goodbye.
   void after_links() override { check_departed(); }

@@ -370,7 +370,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void on_silent(Rank) override {}
   void on_unreached(Rank, bool, const std::string&) override {}
   void on_reached(Rank) override {}
-  bool is_closed(ContextId) const override { return false; }
+  bool is_closed(ContextId, Rank) const override { return false; }
   void wake(Rank) override {}
   void on_goodbye(Rank) override {}
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }

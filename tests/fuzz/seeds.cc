@@ -78,6 +78,14 @@ void add_blame(Seeds& seeds) {
   seeds.add("blame", "probe_answer_to_judge", with({4}, encode(answer)));
 }
 
+void add_notices(Seeds& seeds) {
+  const std::vector<std::byte> report = encode(CallReport());
+  seeds.add("notice", "first", make_notice(NoticeKind::calls, report).bytes);
+  seeds.add("notice", "context",
+            make_notice(NoticeKind::calls, 3, report, ContextId(70'000)).bytes);
+  seeds.add("notice", "ended", make_notice(NoticeKind::ended, 0, {}, kContextMax).bytes);
+}
+
 void add_admin(Seeds& seeds) {
   CallReport report;
   report.reason = CallReport::Reason::answer;
@@ -94,10 +102,6 @@ void add_admin(Seeds& seeds) {
   report.text = "AllReduce of 4 int32";
   seeds.add("call_report", "answer", encode(report));
   seeds.add("call_report", "empty", encode(CallReport()));
-  seeds.add("notice", "first", make_notice(NoticeKind::calls, encode(report)).bytes);
-  seeds.add("notice", "context",
-            make_notice(NoticeKind::calls, 3, encode(report), ContextId(70'000)).bytes);
-  seeds.add("notice", "ended", make_notice(NoticeKind::ended, 0, {}, kContextMax).bytes);
 
   const std::array<std::byte, 5> payload{};
   seeds.add("tagged_frame", "whole",
@@ -473,6 +477,7 @@ std::vector<Seed> all_seeds() {
   Seeds seeds;
   add_blame(seeds);
   add_admin(seeds);
+  add_notices(seeds);
   add_views(seeds);
   add_bootstrap(seeds);
   add_wire(seeds);

@@ -153,10 +153,10 @@ TEST(CreateGroup, ThatARankDoesNotMakeNamesItAtTheFirstCall) {
       check(r2cclAllReduce(data.data(), data.data(), data.size(), r2cclInt32, r2cclSum, made,
                            &request),
             "call");
-      EXPECT_EQ(r2cclRequestWait(request, 2000), r2cclTimeout);
+      EXPECT_EQ(r2cclRequestWait(&request, 2000), r2cclTimeout);
       EXPECT_TRUE(said("rank 1")) << r2cclGetLastError(nullptr);
       check(r2cclCommAbort(made), "abort");
-      EXPECT_EQ(r2cclRequestWait(request, kPatienceMs), r2cclAborted);
+      EXPECT_EQ(r2cclRequestWait(&request, kPatienceMs), r2cclAborted);
       check(r2cclCommDestroy(made), "destroy");
     }
     expect_sum(comm.handle(), comm.rank(), {0, 1});

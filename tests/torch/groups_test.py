@@ -211,7 +211,8 @@ class ConfigTest(GroupCase):
 
     def test_options_of_another_type_are_refused_on_all_ranks(self):
         with self.assertRaisesRegex((TypeError, r2ccl.RemoteRankError), "r2ccl.Config, not dict"):
-            dist.new_group(pg_options={"name": "dp"} if self.rank == 0 else None)
+            made = dist.new_group(pg_options={"name": "dp"} if self.rank == 0 else None)
+            made.barrier().wait()  # the news may come after new_group, which waits for no rank
         with self.assertRaisesRegex(TypeError, "r2ccl.Config, not dict"):
             self.group.split_group([0], opts={})
 

@@ -32,9 +32,9 @@ bool Farewells::done(Rank rank) const {
   const Link& link = *members_.link(rank);
   if (link.peer_ended() || link.goodbye_done()) return true;
   const Parting& parting = at(rank);
-  const NoticeSlot notice{static_cast<uint8_t>(NoticeKind::ended), 0, members_.context().value()};
-  const bool told =
-      parting.last ? link.goodbye_told() : parting.told && link.notice_delivered(notice);
+  const bool told = parting.last
+                        ? link.goodbye_told()
+                        : parting.told && link.notice_delivered(members_.slot(NoticeKind::ended));
   return told && ended(rank) && link.all_delivered();
 }
 

@@ -38,12 +38,19 @@ class Members {
   std::string name_of(Rank rank) const { return describe(info(rank)); }
 
   Rank peer_of(Rank rank) const { return peers_[static_cast<size_t>(rank.value())]; }
-  // Returns kNoRank if the process is not one of them.
-  Rank rank_of(Rank peer) const { return ranks_[static_cast<size_t>(peer.value())]; }
+  // Returns kNoRank if the process is not one of them; `peer` may be any number.
+  Rank rank_of(Rank peer) const {
+    const auto index = static_cast<size_t>(peer.value());
+    return index < ranks_.size() ? ranks_[index] : kNoRank;
+  }
   // Returns null for this rank.
   Link* link(Rank rank) { return engine_.link(peer_of(rank)); }
   const Link* link(Rank rank) const { return std::as_const(engine_).link(peer_of(rank)); }
 
+  // Returns the slot of a notice whose kind has one subject.
+  NoticeSlot slot(NoticeKind kind) const {
+    return {static_cast<uint8_t>(kind), 0, context_.value()};
+  }
   Notice make(NoticeKind kind, uint64_t subject, std::span<const std::byte> body) const {
     return make_notice(kind, subject, body, context_);
   }

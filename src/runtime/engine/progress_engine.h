@@ -48,8 +48,8 @@ class EngineObserver {
   // Memory of the observer's caller cannot be touched: the call that gave it must fail.
   virtual void on_bad_memory(const BadMemory& bad) = 0;
   virtual void on_contradiction(Rank peer, const std::string& why) = 0;
-  // Returns whether this process is done with the communicator for ever.
-  virtual bool is_closed(ContextId context) const = 0;
+  // As of LinkHost.
+  virtual bool is_closed(ContextId context, Rank peer) const = 0;
 };
 
 class ProgressEngine final : private LinkHost {
@@ -154,7 +154,9 @@ class ProgressEngine final : private LinkHost {
     unreached_.on_unreached(peer, own, why, clock().now());
   }
   void on_reached(Rank peer) override { unreached_.on_reached(peer, clock().now()); }
-  bool is_closed(ContextId context) const override { return observer_->is_closed(context); }
+  bool is_closed(ContextId context, Rank peer) const override {
+    return observer_->is_closed(context, peer);
+  }
   void wake(Rank peer) override { peers_.wake(peer); }
   void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }
   void on_path_event(const PathEvent& event) override;

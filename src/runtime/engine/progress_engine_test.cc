@@ -25,7 +25,7 @@ class Unobserved final : public EngineObserver {
   void on_goodbye(Rank) override {}
   void on_peer_end(Rank, PeerEnd, const std::string&) override {}
   void on_bad_memory(const BadMemory&) override {}
-  bool is_closed(ContextId) const override { return false; }
+  bool is_closed(ContextId, Rank) const override { return false; }
   void on_contradiction(Rank, const std::string&) override {}
 };
 

@@ -59,14 +59,37 @@ void ChannelSet::remove(ChannelId id) {
 
 Result<Channel*> ChannelSet::heard(ChannelId id) {
   if (Channel* found = find(id); found != nullptr) return found;
-  const auto unopened =
-      std::ranges::count_if(channels_, [](const auto& entry) { return !entry.second->opened; });
-  if (static_cast<size_t>(unopened) >= limits::kChannelsUnopenedMax ||
-      channels_.size() >= limits::kChannelsMax) {
+  if (!has(context_of(id)) && contexts().unopened >= limits::kContextsUnopenedMax) {
     return Status(Code::remote, "channel " + std::to_string(id.value()) +
                                     ", beyond what may be used before it is opened here");
   }
   return &add(id);
+}
+
+bool ChannelSet::has(ContextId context) const {
+  const auto first = std::ranges::lower_bound(channels_, channel_of(context, 0), {}, &Entry::first);
+  return first != channels_.end() && context_of(first->first) == context;
+}
+
+Channel& ChannelSet::add_cancelled(ChannelId id) {
+  Channel& added = add(id);
+  added.send.cancel();
+  added.receive.cancel();
+  return added;
+}
+
+ChannelSet::Contexts ChannelSet::contexts() const {
+  Contexts contexts;
+  for (size_t i = 0; i < channels_.size();) {
+    const ContextId context = context_of(channels_[i].first);
+    bool opened = false;
+    for (; i < channels_.size() && context_of(channels_[i].first) == context; ++i) {
+      opened = opened || channels_[i].second->opened || channels_[i].second->receive.cancelled();
+    }
+    ++contexts.all;
+    if (!opened) ++contexts.unopened;
+  }
+  return contexts;
 }
 
 bool ChannelSet::idle() const {

@@ -45,8 +45,18 @@ class ChannelSet {
   Channel* find(ChannelId id) const;  // null: there is none
   void open(ChannelId id, MessageClient& client, Rank peer);
   // Returns the channel that the peer names. The peer may have opened it first. Fails when the peer
-  // opens too many channels.
+  // is ahead by too many contexts.
   Result<Channel*> heard(ChannelId id);
+  // Returns whether a channel of the context is there.
+  bool has(ContextId context) const;
+  // Adds the channel as one that is cancelled.
+  Channel& add_cancelled(ChannelId id);
+  // Returns how many contexts are there, and how many of these without an opened channel.
+  struct Contexts {
+    size_t all = 0;
+    size_t unopened = 0;
+  };
+  Contexts contexts() const;
   // Forgets the channel. Requires that nothing refers to it.
   void remove(ChannelId id);
   // Returns true when no channel has a posted, outstanding or unread message.

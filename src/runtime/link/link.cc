@@ -39,18 +39,35 @@ void Link::wake() {
 }
 
 void Link::open_channel(ChannelId id, MessageClient& client, Rank peer) {
+  Channel* known = channels_.find(id);
+  // The peer has ended the communicator before this end has made it.
+  if (known != nullptr && std::exchange(known->closing, false)) --closing_;
   channels_.open(id, client, peer);
 }
 
 // A context may open its channels one after the other. The peer may be ahead in others.
 bool Link::has_room() const {
-  size_t contexts = 0;
-  std::optional<ContextId> last;
-  for (const auto& [id, channel] : channels_.all()) {
-    if (last != context_of(id)) ++contexts;
-    last = context_of(id);
+  return channels_.contexts().all < limits::kContextsMax;
+}
+
+void Link::discard(ContextId context) {
+  for (uint64_t place = 0; place < kChannelsOfContext; ++place) {
+    const ChannelId id = channel_of(context, place);
+    const Channel* channel = channels_.find(id);
+    if (channel == nullptr) {
+      add_cancelled(id);
+    } else if (!channel->receive.cancelled()) {
+      cancel_channel(id);
+    }
   }
-  return contexts < limits::kContextsMax;
+}
+
+// The peer learns that chunks of the channel may be counted and never be listed.
+Channel* Link::add_cancelled(ChannelId id) {
+  Channel& added = channels_.add_cancelled(id);
+  changed();
+  added.changed_version = state_.version();
+  return &added;
 }
 
 bool Link::idle(ContextId context) const {
@@ -76,23 +93,28 @@ void Link::close(ContextId context) {
 // A chunk that was acknowledged may have copies on their way: those that this end has sent, and one
 // that a path reads. Later ones are not heard, because the host knows the context as closed.
 void Link::forget_closed() {
-  std::vector<ChannelId> ended;
-  for (const auto& [id, channel] : channels_.all()) {
-    const bool read = std::ranges::any_of(
-        paths(), [id = id](const Path* path) { return path->reads_chunk_of(id); });
-    const bool unused = (!read && !sender_.refers_to(id)) || mutated(Mutant::forget_at_once);
-    if (channel->closing && unused) ended.push_back(id);
+  const auto is_unused = [this](ChannelId id) {
+    const auto reads = [id](const Path* path) { return path->reads_chunk_of(id); };
+    return !std::ranges::any_of(paths(), reads) && !sender_.refers_to(id);
+  };
+  for (size_t i = 0; i < channels_.all().size();) {
+    const auto& [id, channel] = channels_.all()[i];
+    if (channel->closing && (is_unused(id) || mutated(Mutant::forget_at_once))) {
+      channels_.remove(id);
+      --closing_;
+    } else {
+      ++i;
+    }
   }
-  for (const ChannelId id : ended) channels_.remove(id);
-  closing_ -= ended.size();
 }
 
-// Returns the channel that the peer names; null: it was closed here.
+// Returns the channel that the peer names; null: both ends are done with it.
 Result<Channel*> Link::hear(ChannelId id) {
   Channel* known = channels_.find(id);
   if (known != nullptr) return known;
-  if (host_.is_closed(context_of(id)) && !mutated(Mutant::closed_heard)) return known;
-  return channels_.heard(id);
+  const bool closed = host_.is_closed(context_of(id), end_.peer);
+  if (!closed || mutated(Mutant::closed_heard)) return channels_.heard(id);
+  return channels_.has(context_of(id)) ? add_cancelled(id) : nullptr;
 }
 
 // The other end learns of it at once: the lower rank dials, whichever has the messages.

@@ -16,9 +16,13 @@ using Bytes = std::vector<std::byte>;
 
 constexpr ChannelId kChannel = ScriptedLink::kChannel;
 
-// Uses one more channel than a peer may be ahead of this rank.
+// Uses one more communicator than a peer may be ahead of this rank.
 void use_too_many_channels(ScriptedLink& s, const std::function<void(ChannelId)>& use) {
-  for (uint32_t c = 0; c < limits::kChannelsUnopenedMax; ++c) use(ChannelId(1000 + c));
+  for (uint64_t c = 0; c < limits::kContextsUnopenedMax; ++c) {
+    for (uint64_t place = 0; place < kChannelsOfContext; ++place) {
+      use(channel_of(ContextId(1000 + c), place));
+    }
+  }
   s.step();
   ASSERT_EQ(s.path(0).state.phase(), PathPhase::up) << "a peer may be ahead of this rank";
   use(ChannelId(999'999));

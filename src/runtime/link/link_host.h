@@ -92,8 +92,9 @@ class LinkHost {
   // first later turn that has one; none: no other host is in reach.
   virtual std::optional<RelayRoute> relay_route(Rank peer, size_t turn) const = 0;
 
-  // Returns whether this end is done with the communicator for ever.
-  virtual bool is_closed(ContextId context) const = 0;
+  // Returns whether nothing that `peer` still sends in the communicator counts: this end is done
+  // with it for ever, or the peer is.
+  virtual bool is_closed(ContextId context, Rank peer) const = 0;
   // The link to `peer` has work: its progress() is due. Called from anywhere.
   virtual void wake(Rank peer) = 0;
   // The peer's goodbye has arrived, and with it everything that the peer ever sent.

@@ -48,7 +48,7 @@ class TableHost final : public LinkHost {
   std::optional<RelayRoute> relay_route(Rank, size_t) const override { return std::nullopt; }
   void doubt_nics(TimeNs) override {}
   void on_silent(Rank) override {}
-  bool is_closed(ContextId) const override { return false; }
+  bool is_closed(ContextId, Rank) const override { return false; }
   void on_unreached(Rank, bool, const std::string&) override {}
   void on_reached(Rank) override {}
   void wake(Rank peer) override { table.wake(peer); }
