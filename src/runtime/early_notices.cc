@@ -11,7 +11,7 @@ namespace {
 
 // A peer may use the channels of so many before this process opens them.
 constexpr size_t kContextsMax = limits::kContextsUnopenedMax;
-// Of those that have ended, so many are kept: this process may make them yet.
+// The ends of so many are kept: this process may make them yet.
 constexpr size_t kEndedMax = 256;
 // A context has so many notices at most. Its kinds have one to five subjects; a faulty peer may
 // invent others.
