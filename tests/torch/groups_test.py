@@ -68,7 +68,7 @@ class SubgroupTest(GroupCase):
                 "wraps": library.load})):
             with self.assertRaisesRegex(library.LibraryError if is_first else r2ccl.RemoteRankError,
                                         "cannot load r2ccl's library"):
-                dist.new_group([0, 1])
+                dist.new_group([0, 1]).barrier().wait()  # rank 1 may hear it after new_group
         self.meet()
 
     def test_a_timeout_of_a_month(self):

@@ -267,18 +267,20 @@ TEST(Handshake, TellsTheInitiatorThePolicysError) {
 TEST(Handshake, RefusesAVersionRangeThatDoesNotMeetItsOwnAndSaysBoth) {
   auto acceptor = make_acceptor(run_with_key(1), kListener, accept_all(), nonce(2));
   HelloFrame hello;
-  hello.version_min = 8;
-  hello.version_max = 9;
+  hello.version_min = kHandshakeVersionMax + 1;
+  hello.version_max = kHandshakeVersionMax + 2;
+  const std::string range =
+      std::to_string(hello.version_min) + " to " + std::to_string(hello.version_max);
   hello.identity = kIdentity;
   const Bytes bytes = encode_without_seal(hello);
   acceptor->consume(std::span(bytes).first(kHelloFixedBytes - 1));
   EXPECT_EQ(acceptor->state(), State::running);
   acceptor->consume(std::span(bytes).subspan(kHelloFixedBytes - 1));
   EXPECT_TRUE(mentions(acceptor->error(), "rank " + std::to_string(kIdentity.from.value()) +
-                                              ", speaks protocol version 8 to 9"));
+                                              ", speaks protocol version " + range));
   auto initiator = make_initiator(run_with_key(1), kIdentity, Incarnation(), nonce(1), {});
   initiator->consume(take(*acceptor));
-  EXPECT_TRUE(mentions(initiator->error(), "this library 8 to 9"));
+  EXPECT_TRUE(mentions(initiator->error(), "this library " + range));
 }
 
 TEST(Handshake, ChoosesTheHighestVersionOfAWiderRange) {
