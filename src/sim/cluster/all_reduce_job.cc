@@ -28,7 +28,8 @@ AllReduceJob::AllReduceJob(Cluster& cluster, uint64_t count, Algorithm algorithm
 
 AllReduceJob::~AllReduceJob() {
   abandon();
-  if (finished()) return;
+  // After the error of one rank, others may still run.
+  if (error_.empty() && finished()) return;
   for (int rank = 0; rank < cluster_.size(); ++rank) {
     SimRank& node = cluster_.node(rank);
     if (!node.left()) node.runtime->abort("the job is gone");
