@@ -8,7 +8,6 @@
 
 #include "api/calls.h"
 #include "api/child.h"
-#include "api/group.h"
 #include "api/init.h"
 #include "base/limits.h"
 
@@ -76,7 +75,6 @@ extern "C" r2cclResult_t r2cclCommCreateGroup(r2cclComm_t comm, const int* ranks
                                               const char* name, r2cclComm_t* newcomm,
                                               const r2cclConfig_t* config) {
   using namespace r2ccl::api;
-  using r2ccl::Code;
   if (newcomm != nullptr) *newcomm = nullptr;
   return with_comm(kFunction, comm, [&](CommObject* parent) -> r2cclResult_t {
     // A failure of comm need not concern the members.

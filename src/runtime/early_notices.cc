@@ -1,6 +1,7 @@
 #include "runtime/early_notices.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -12,7 +13,7 @@ namespace {
 // A peer may use the channels of so many before this process opens them.
 constexpr size_t kContextsMax = limits::kContextsUnopenedMax;
 // The ends of so many are kept: this process may make them yet.
-constexpr size_t kEndedMax = 256;
+constexpr size_t kEndedMax = 64;
 // A context has so many notices at most. Its kinds have one to five subjects; a faulty peer may
 // invent others.
 constexpr size_t kNoticesMax = 32;
@@ -24,12 +25,8 @@ void EarlyNotices::keep(Rank peer, const NoticeView& notice, std::span<const std
   const Slot slot{peer, notice.context, notice.kind, notice.subject};
   if (is_end(notice.kind)) return keep_end(slot, bytes);
   if (has_end(peer, notice.context)) return;
-  const auto begin = kept_.lower_bound({peer, notice.context, NoticeKind{}, 0});
-  size_t count = 0;
-  for (auto at = begin;
-       at != kept_.end() && at->first.peer == peer && at->first.context == notice.context; ++at) {
-    ++count;
-  }
+  const auto [first, last] = of_context(peer, notice.context);
+  const auto count = static_cast<size_t>(std::distance(first, last));
   const bool too_many = count == 0 ? count_of(peer).living >= kContextsMax
                                    : count >= kNoticesMax && !kept_.contains(slot);
   if (too_many) {
@@ -41,15 +38,20 @@ void EarlyNotices::keep(Rank peer, const NoticeView& notice, std::span<const std
 }
 
 void EarlyNotices::keep_end(const Slot& slot, std::span<const std::byte> bytes) {
-  std::erase_if(kept_, [&](const auto& each) {
-    return each.first.peer == slot.peer && each.first.context == slot.context;
-  });
+  const auto [first, last] = of_context(slot.peer, slot.context);
+  kept_.erase(first, last);
   if (count_of(slot.peer).ended >= kEndedMax) {
-    kept_.erase(std::ranges::find_if(kept_, [&](const auto& each) {
-      return each.first.peer == slot.peer && is_end(each.first.kind);
-    }));
+    const auto from = kept_.lower_bound({slot.peer, ContextId(), NoticeKind{}, 0});
+    kept_.erase(std::find_if(from, kept_.end(),
+                             [](const auto& each) { return is_end(each.first.kind); }));
   }
   kept_[slot].assign(bytes.begin(), bytes.end());
+}
+
+std::pair<EarlyNotices::Kept::iterator, EarlyNotices::Kept::iterator> EarlyNotices::of_context(
+    Rank peer, ContextId context) {
+  return {kept_.lower_bound({peer, context, NoticeKind{}, 0}),
+          kept_.lower_bound({peer, ContextId(context.value() + 1), NoticeKind{}, 0})};
 }
 
 bool EarlyNotices::has_end(Rank peer, ContextId context) const {

@@ -2,10 +2,12 @@
 // The latest notice of each slot counts, so a sender takes no more memory by saying things again.
 #pragma once
 
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -54,6 +56,7 @@ class EarlyNotices {
   };
   using Kept = std::map<Slot, std::vector<std::byte>>;
 
+  std::pair<Kept::iterator, Kept::iterator> of_context(Rank peer, ContextId context);
   Counts count_of(Rank peer) const;
   void keep_end(const Slot& slot, std::span<const std::byte> bytes);
 

@@ -300,8 +300,7 @@ void RankRuntime::answer_departed() {
     const Link* link = members_->link(Rank(rank));
     if (link == nullptr || !farewells_->ended(Rank(rank))) continue;
     // A rank that has left by a notice needs the link for a communicator that may be made here yet.
-    if (link->peer_said_goodbye()) leave(Rank(rank));
-    farewells_->begin(Rank(rank), false);
+    link->peer_said_goodbye() ? leave(Rank(rank)) : farewells_->begin(Rank(rank), false);
   }
 }
 

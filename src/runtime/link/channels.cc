@@ -59,7 +59,9 @@ void ChannelSet::remove(ChannelId id) {
 
 Result<Channel*> ChannelSet::heard(ChannelId id) {
   if (Channel* found = find(id); found != nullptr) return found;
-  if (!has(context_of(id)) && contexts().unopened >= limits::kContextsUnopenedMax) {
+  const bool ahead =
+      !has(context_of(id)) && contexts().unopened >= limits::kContextsUnopenedMax;
+  if (ahead || channels_.size() >= limits::kChannelsMax) {
     return Status(Code::remote, "channel " + std::to_string(id.value()) +
                                     ", beyond what may be used before it is opened here");
   }
@@ -71,11 +73,12 @@ bool ChannelSet::has(ContextId context) const {
   return first != channels_.end() && context_of(first->first) == context;
 }
 
-Channel& ChannelSet::add_cancelled(ChannelId id) {
+Channel* ChannelSet::add_cancelled(ChannelId id) {
+  if (channels_.size() >= limits::kChannelsMax) return nullptr;
   Channel& added = add(id);
   added.send.cancel();
   added.receive.cancel();
-  return added;
+  return &added;
 }
 
 ChannelSet::Contexts ChannelSet::contexts() const {

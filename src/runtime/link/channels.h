@@ -49,8 +49,8 @@ class ChannelSet {
   Result<Channel*> heard(ChannelId id);
   // Returns whether a channel of the context is there.
   bool has(ContextId context) const;
-  // Adds the channel as one that is cancelled.
-  Channel& add_cancelled(ChannelId id);
+  // Adds the channel as one that is cancelled. Returns null if there is no room for it.
+  Channel* add_cancelled(ChannelId id);
   // Returns how many contexts are there, and how many of these without an opened channel.
   struct Contexts {
     size_t all = 0;

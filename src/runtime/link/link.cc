@@ -52,22 +52,23 @@ bool Link::has_room() const {
 
 void Link::discard(ContextId context) {
   for (uint64_t place = 0; place < kChannelsOfContext; ++place) {
-    const ChannelId id = channel_of(context, place);
-    const Channel* channel = channels_.find(id);
-    if (channel == nullptr) {
-      add_cancelled(id);
-    } else if (!channel->receive.cancelled()) {
-      cancel_channel(id);
+    const Channel* channel = channels_.find(channel_of(context, place));
+    if (channel != nullptr && !channel->receive.cancelled()) {
+      cancel_channel(channel_of(context, place));
     }
   }
+  // One is enough: hear() adds the others when the peer uses them.
+  if (!channels_.has(context)) add_cancelled(channel_of(context, 0));
 }
 
-// The peer learns that chunks of the channel may be counted and never be listed.
+// The peer learns that chunks of the channel may be counted and never be listed. Returns null if
+// there is no room for it: then they are thrown away all the same.
 Channel* Link::add_cancelled(ChannelId id) {
-  Channel& added = channels_.add_cancelled(id);
+  Channel* added = channels_.add_cancelled(id);
+  if (added == nullptr) return nullptr;
   changed();
-  added.changed_version = state_.version();
-  return &added;
+  added->changed_version = state_.version();
+  return added;
 }
 
 bool Link::idle(ContextId context) const {
@@ -108,7 +109,7 @@ void Link::forget_closed() {
   }
 }
 
-// Returns the channel that the peer names; null: both ends are done with it.
+// Returns the channel that the peer names; null: what it sends there is thrown away.
 Result<Channel*> Link::hear(ChannelId id) {
   Channel* known = channels_.find(id);
   if (known != nullptr) return known;

@@ -104,6 +104,8 @@ void Link::on_control(Path& path, ControlFrame frame) {
 // complete.
 Status Link::apply_channels(const ControlFrame& frame) {
   for (const ChannelReport& report : frame.channels) {
+    // The peer takes part in no communicator with this channel: a notice says so.
+    if (report.discards && channels_.find(report.channel) == nullptr) continue;
     const auto target = hear(report.channel);
     if (!target.ok()) return target.status();
     if (target.value() == nullptr) continue;

@@ -249,6 +249,30 @@ TEST_F(Contexts, EndInAnyOrder) {
   EXPECT_TRUE(within(kSoon, [&] { return a.parted() && b.parted(); }));
 }
 
+// A small Send is complete long before its bytes have arrived.
+TEST_F(Contexts, SayFarewellAfterTheLastMessage) {
+  constexpr size_t kMessages = 20;
+  Group& pair = make(100, {0, 1});
+  const std::vector<int32_t> sent(limits::kBufferedSendBytesMax / sizeof(int32_t), 7);
+  std::vector<std::vector<int32_t>> got(kMessages, std::vector<int32_t>(sent.size()));
+  size_t gone = 0;
+  size_t come = 0;
+  for (size_t i = 0; i < kMessages; ++i) {
+    pair.rank(1).start(Operation::receive(Rank(0), std::as_writable_bytes(std::span(got[i])),
+                                          DataType::int32,
+                                          [&](const Status& end) { come += end.ok() ? 1 : 0; }));
+    pair.rank(0).start(Operation::send(Rank(1), std::as_bytes(std::span(sent)), DataType::int32,
+                                       [&](const Status& end) { gone += end.ok() ? 1 : 0; }));
+  }
+  cluster_->wake_all();
+  ASSERT_TRUE(within(kSoon, [&] { return gone == kMessages; }));
+  ASSERT_LT(come, kMessages) << "some are on their way";
+  pair.begin_goodbye(0);
+  EXPECT_TRUE(within(kSoon, [&] { return come == kMessages || pair.failed(1); }));
+  EXPECT_TRUE(pair.rank(1).failure().ok()) << pair.rank(1).failure().message();
+  EXPECT_EQ(got, std::vector(kMessages, sent));
+}
+
 // The last one that needs a link says its goodbye, on each side another one.
 TEST_F(Contexts, OutliveTheFirst) {
   Group& group = make(100, {3, 0, 1});
@@ -380,6 +404,20 @@ TEST_F(Contexts, RefusedOnOneRankFailOnTheOthers) {
   EXPECT_TRUE(first(0).failure().ok()) << first(0).failure().message();
   expect_works(*groups_.front());
   expect_works(make(20'000, {0, 2}));
+}
+
+// The peer hears of none of them meanwhile: what waits for it has a bound.
+TEST_F(Contexts, RefusedWithoutEndCostNoMoreThanTheirRoom) {
+  Group& first_one = make(50, {0, 1});
+  for (size_t i = 0; i < limits::kContextsMax; ++i) (void)make(100 + i, {0, 1}, false).join(0);
+  for (size_t i = 0; i < 2 * limits::kChannelsMax; ++i) {
+    Group& group = make(10'000 + i, {0, 1}, false);
+    EXPECT_FALSE(group.join(0).ok());
+    group.destroy(0);
+  }
+  cluster_->world().run_for(kSecond);
+  EXPECT_TRUE(first(0).failure().ok()) << first(0).failure().message();
+  expect_works(first_one);
 }
 
 TEST_F(Contexts, ThatOneRankNeverMakesLeaveNothing) {

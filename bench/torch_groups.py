@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""What a group of torch.distributed costs to make: new_group of r2ccl beside that of Gloo, with all
+ranks on this host. Each line is the median over the groups of one job, on rank 0; the jobs of the
+two backends take turns."""
+import argparse
+import os
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", default=ROOT / "build/torch-venv/bin/python",
+                        help="with torch; scripts/torch-venv.sh makes the default")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16])
+    parser.add_argument("--groups", type=int, default=9)
+    parser.add_argument("--jobs", type=int, default=3, help="of each backend and number of ranks")
+    parser.add_argument("--rank", help=argparse.SUPPRESS)  # of a job: BACKEND RANK RANKS PORT
+    return parser.parse_args()
+
+
+def run_rank(backend, rank, ranks, port, groups):
+    """One rank of a job. Rank 0 prints the median time of new_group in ms."""
+    import torch
+    import torch.distributed as dist
+    if backend == "r2ccl":
+        sys.path.insert(0, str(ROOT / "python"))
+        import r2ccl  # noqa: F401
+    dist.init_process_group(backend, init_method=f"tcp://127.0.0.1:{port}", rank=rank,
+                            world_size=ranks)
+    times, made, value = [], [], torch.ones(4, dtype=torch.float64)
+    for _ in range(groups):
+        dist.barrier()
+        begin = time.perf_counter()
+        made.append(dist.new_group(list(range(ranks))))
+        times.append((time.perf_counter() - begin) * 1e3)
+    for group in made:
+        dist.all_reduce(value, group=group)
+    assert value.eq(float(ranks) ** groups).all(), value
+    if rank == 0:
+        print(statistics.median(times))
+    dist.destroy_process_group()
+
+
+def job(args, backend, ranks):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = dict(os.environ, R2CCL_LIBRARY=str(ROOT / "build/libr2ccl.so"))
+    processes = [subprocess.Popen(
+        [args.python, "-B", __file__, "--groups", str(args.groups), "--rank",
+         f"{backend} {rank} {ranks} {port}"], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(ranks)]
+    ended = [process.communicate(timeout=300) for process in processes]
+    for process, (_, error) in zip(processes, ended):
+        if process.returncode != 0:
+            sys.exit(f"{backend}, {ranks} ranks: {error}")
+    return float(ended[0][0])
+
+
+def main():
+    args = parsed()
+    if args.rank:
+        backend, *numbers = args.rank.split()
+        return run_rank(backend, *map(int, numbers), args.groups)
+    for ranks in args.ranks:
+        times = {"gloo": [], "r2ccl": []}
+        for _ in range(args.jobs):
+            for backend, found in times.items():
+                found.append(job(args, backend, ranks))
+        gloo, r2ccl = (statistics.median(found) for found in times.values())
+        print(f"{ranks} ranks: new_group takes {r2ccl:.2f} ms, Gloo's {gloo:.2f} ms, "
+              f"{r2ccl / gloo:.2f} of it", flush=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()
