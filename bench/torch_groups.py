@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a group of torch.distributed costs to make: new_group of r2ccl beside that of Gloo, with all
-ranks on this host. Each line is the median over the groups of one job, on rank 0; the jobs of the
-two backends take turns."""
+"""The time of torch.distributed.new_group with r2ccl and with Gloo, all ranks on this host. A job has
+the median over its groups, on rank 0. Jobs of the two backends take turns, and a line has the
+medians over them."""
 import argparse
 import os
 import pathlib

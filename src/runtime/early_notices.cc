@@ -42,8 +42,8 @@ void EarlyNotices::keep_end(const Slot& slot, std::span<const std::byte> bytes) 
   kept_.erase(first, last);
   if (count_of(slot.peer).ended >= kEndedMax) {
     const auto from = kept_.lower_bound({slot.peer, ContextId(), NoticeKind{}, 0});
-    kept_.erase(std::find_if(from, kept_.end(),
-                             [](const auto& each) { return is_end(each.first.kind); }));
+    kept_.erase(
+        std::find_if(from, kept_.end(), [](const auto& each) { return is_end(each.first.kind); }));
   }
   kept_[slot].assign(bytes.begin(), bytes.end());
 }

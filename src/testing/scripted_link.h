@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "base/check.h"
 #include "runtime/link/link.h"
+#include "testing/link_surroundings.h"
 #include "testing/scripted_connection.h"
 
 namespace r2ccl {
@@ -29,55 +29,13 @@ class ManualClock final : public Clock {
   TimeNs now_ = kSecond;
 };
 
-// Reports every source as ready. Reads and writes find out.
-class EagerPoller final : public Poller {
- public:
-  Status add(int poll_id, uint64_t token, bool) override {
-    tokens_[poll_id] = token;
-    return {};
-  }
-  void modify(int, uint64_t, bool) override {}
-  void remove(int poll_id) override { tokens_.erase(poll_id); }
-  size_t wait(std::span<PollEvent> events, TimeNs) override {
-    size_t count = 0;
-    for (const auto& [poll_id, token] : tokens_) events[count++] = {token, true, true};
-    return count;
-  }
-  void wake() override {}
-
- private:
-  std::map<int, uint64_t> tokens_;
-};
-
-// A machine without a free descriptor: only the test makes connections.
-class NoTransport final : public Transport {
- public:
-  Poller& poller() override { return poller_; }
-  Result<std::vector<Nic>> nics() override { return std::vector<Nic>(); }
-  int nic_events_poll_id() const override { return -1; }
-  bool drain_nic_events() override { return false; }
-  Result<std::unique_ptr<Listener>> listen(const Endpoint&, const std::string&) override {
-    return system_error("listen", EADDRNOTAVAIL);
-  }
-  Result<std::unique_ptr<Connection>> connect(const Endpoint&, const ConnectOptions&) override {
-    ++connects_;
-    return system_error("connect", EMFILE);
-  }
-  int connects() const { return connects_; }
-
- private:
-  int connects_ = 0;
-  EagerPoller poller_;
-};
-
-class ScriptedLink final : private LinkHost, private MessageClient {
+class ScriptedLink final : private LinkSurroundings, private MessageClient {
  public:
   static constexpr ChannelId kChannel{1};
 
   // `in_memory`: the peer is on the same host.
   explicit ScriptedLink(size_t path_count, bool in_memory = false)
-      : reactor_(transport_.poller()),
-        link_(*this, Rank(1), Rank(0), specs(path_count, in_memory), {}) {
+      : link_(static_cast<LinkHost&>(*this), Rank(1), Rank(0), specs(path_count, in_memory), {}) {
     peers_.resize(path_count);
     link_.open_channel(kChannel, *this, Rank(0));
   }
@@ -252,8 +210,9 @@ class ScriptedLink final : private LinkHost, private MessageClient {
     Peer& peer = peers_[index];
     auto own = std::make_unique<ScriptedConnection>();
     peer.control_end = own.get();
-    peer.own_control = std::make_unique<ControlStream>(
-        std::move(own), session(index, 2, 1), std::vector<std::byte>(), read_buffer_, spare_frame_);
+    peer.own_control =
+        std::make_unique<ControlStream>(std::move(own), session(index, 2, 1),
+                                        std::vector<std::byte>(), read_buffer(), spare_frame());
   }
   void put(size_t index, DataHeader header, std::span<const std::byte> state) {
     Peer& peer = peers_[index];
@@ -354,28 +313,8 @@ class ScriptedLink final : private LinkHost, private MessageClient {
 
   // LinkHost
   const Clock& clock() const override { return clock_; }
-  Reactor& reactor() override { return reactor_; }
-  Transport& transport() override { return transport_; }
-  const RunIdentity& run() const override { return run_; }
-  std::array<std::byte, kNonceBytes> nonce() override { return {}; }
-  std::span<std::byte> scratch() override { return scratch_; }
-  std::span<std::byte> read_buffer() override { return read_buffer_; }
-  std::vector<std::byte>& spare_frame() override { return spare_frame_; }
-  NicQueue& queue(NicId) override { return queue_; }
-  DialGate& dial_gate(NicId, bool) override { return gate_; }
-  bool is_own(const Address&) const override { return false; }
-  std::vector<std::byte> address_notice(NicId) const override { return {}; }
-  std::optional<RelayRoute> relay_route(Rank, size_t) const override { return std::nullopt; }
-  void doubt_nics(TimeNs) override {}
-  void on_silent(Rank) override {}
-  void on_unreached(Rank, bool, const std::string&) override {}
-  void on_reached(Rank) override {}
-  bool is_closed(ContextId, Rank) const override { return false; }
   void wake(Rank) override {}
-  void on_goodbye(Rank) override {}
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
-  void on_notice(Rank, std::span<const std::byte>) override {}
-  void on_peer_end(Rank, PeerEnd, const std::string&) override {}
   void on_bad_memory(const BadMemory& bad) override { bad_memory_.push_back(bad); }
   void on_contradiction(Rank, const std::string& why) override { contradictions_.push_back(why); }
   // MessageClient
@@ -384,15 +323,7 @@ class ScriptedLink final : private LinkHost, private MessageClient {
   void on_mismatch(Rank, ChannelId, const Status&) override {}
 
   ManualClock clock_;
-  NoTransport transport_;
-  Reactor reactor_;
-  RunIdentity run_;
-  std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);
-  std::vector<std::byte> spare_frame_;
-  std::vector<std::byte> read_buffer_ = std::vector<std::byte>(ControlStream::kReadBytes);
-  NicQueue queue_;
   BusyLinks busy_links_;
-  DialGate gate_{limits::kFirstDialsMax};
   Link link_;
   std::vector<Peer> peers_;
   int next_poll_id_ = 0;

@@ -59,8 +59,7 @@ void ChannelSet::remove(ChannelId id) {
 
 Result<Channel*> ChannelSet::heard(ChannelId id) {
   if (Channel* found = find(id); found != nullptr) return found;
-  const bool ahead =
-      !has(context_of(id)) && contexts().unopened >= limits::kContextsUnopenedMax;
+  const bool ahead = !has(context_of(id)) && contexts().unopened >= limits::kContextsUnopenedMax;
   if (ahead || channels_.size() >= limits::kChannelsMax) {
     return Status(Code::remote, "channel " + std::to_string(id.value()) +
                                     ", beyond what may be used before it is opened here");

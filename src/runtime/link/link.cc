@@ -109,7 +109,7 @@ void Link::forget_closed() {
   }
 }
 
-// Returns the channel that the peer names; null: what it sends there is thrown away.
+// Returns the channel that the peer names; null: its messages there are thrown away.
 Result<Channel*> Link::hear(ChannelId id) {
   Channel* known = channels_.find(id);
   if (known != nullptr) return known;

@@ -56,7 +56,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   // Both ends are done with the context. The link forgets its channels as soon as no copy of a
   // chunk of theirs is under way. Requires that is_closed(context) of its host holds.
   void close(ContextId context);
-  // This end takes no part in the context: what the peer sends in it is thrown away until close().
+  // This end takes no part in the context: its messages from the peer are thrown away.
   void discard(ContextId context);
   // Returns whether the channels of one more context have room.
   bool has_room() const;

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "base/limits.h"
-#include "testing/scripted_link.h"
+#include "testing/link_surroundings.h"
+#include "testing/scripted_connection.h"
 
 namespace r2ccl {
 namespace {
@@ -27,49 +28,17 @@ class BusyClock final : public Clock {
 };
 
 // The surroundings of links that never get a connection.
-class TableHost final : public LinkHost {
+class TableHost final : public LinkSurroundings {
  public:
   BusyClock busy_clock;
   std::vector<Rank> cut_off;
 
   const Clock& clock() const override { return busy_clock; }
-  Reactor& reactor() override { return reactor_; }
-  Transport& transport() override { return transport_; }
-  const RunIdentity& run() const override { return run_; }
-  std::array<std::byte, kNonceBytes> nonce() override { return {}; }
-  std::span<std::byte> scratch() override { return {}; }
-  std::span<std::byte> read_buffer() override { return read_buffer_; }
-  std::vector<std::byte>& spare_frame() override { return spare_frame_; }
-  NicQueue& queue(NicId) override { return queue_; }
   BusyLinks& busy_links() override { return table.busy_links(); }
-  DialGate& dial_gate(NicId, bool) override { return gate_; }
-  bool is_own(const Address&) const override { return false; }
-  std::vector<std::byte> address_notice(NicId) const override { return {}; }
-  std::optional<RelayRoute> relay_route(Rank, size_t) const override { return std::nullopt; }
-  void doubt_nics(TimeNs) override {}
-  void on_silent(Rank) override {}
-  bool is_closed(ContextId, Rank) const override { return false; }
-  void on_unreached(Rank, bool, const std::string&) override {}
-  void on_reached(Rank) override {}
   void wake(Rank peer) override { table.wake(peer); }
-  void on_goodbye(Rank) override {}
-  void on_path_event(const PathEvent&) override {}
-  void on_notice(Rank, std::span<const std::byte>) override {}
   void on_peer_end(Rank peer, PeerEnd, const std::string&) override { cut_off.push_back(peer); }
-  void on_bad_memory(const BadMemory&) override {}
-  void on_contradiction(Rank, const std::string&) override {}
 
- private:
-  NoTransport transport_;
-  Reactor reactor_{transport_.poller()};
-  RunIdentity run_;
-  std::vector<std::byte> spare_frame_;
-  std::vector<std::byte> read_buffer_ = std::vector<std::byte>(ControlStream::kReadBytes);
-  NicQueue queue_;
-  DialGate gate_{limits::kFirstDialsMax};
-
- public:
-  PeerTable table;  // last: its links use the others
+  PeerTable table;  // its links use the others
 };
 
 // The links of rank 1 of four ranks, after their first pass.

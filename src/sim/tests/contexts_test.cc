@@ -406,7 +406,7 @@ TEST_F(Contexts, RefusedOnOneRankFailOnTheOthers) {
   expect_works(make(20'000, {0, 2}));
 }
 
-// The peer hears of none of them meanwhile: what waits for it has a bound.
+// The peer hears of none of them meanwhile. The memory for them has a bound.
 TEST_F(Contexts, RefusedWithoutEndCostNoMoreThanTheirRoom) {
   Group& first_one = make(50, {0, 1});
   for (size_t i = 0; i < limits::kContextsMax; ++i) (void)make(100 + i, {0, 1}, false).join(0);
