@@ -284,6 +284,42 @@ R2CCL_API r2cclResult_t r2cclCommCreateGroup(r2cclComm_t comm, const int* ranks,
                                              const char* name, r2cclComm_t* newcomm,
                                              const r2cclConfig_t* config);
 
+/* Values of shrinkFlags, with NCCL's numbers. */
+#define R2CCL_SHRINK_DEFAULT 0
+#define R2CCL_SHRINK_ABORT 1
+
+/* Makes a communicator of all ranks of comm but those of excludeRanksList, in comm's order. The
+ * ranks that stay call it, with the same list in any order; nobody needs an excluded one, which may
+ * have died. It is the way on after r2cclRemoteError: the ranks of r2cclGetErrorInfo are those to
+ * exclude. comm may have failed, and no other call needs it afterwards: destroy it. The new
+ * communicator uses comm's connections, begins with what comm knows of costs and of the hosts'
+ * bandwidth, and is one like any other.
+ *
+ * R2CCL_SHRINK_ABORT first ends comm on all ranks, as r2cclCommRevoke. With R2CCL_SHRINK_DEFAULT a
+ * comm that has not failed goes on, but from then on nobody waits for the excluded ranks when it
+ * ends, and these end theirs without waiting for the others.
+ *
+ * It returns when all ranks that stay have called. Either the communicator is made on all of them
+ * that live, or on none, which may call again:
+ * - r2cclRemoteError names ranks that stay and have died, left or aborted, or says that others made
+ *   a communicator without this rank;
+ * - r2cclInvalidUsage: another rank has called with another list. The text has both, and
+ *   r2cclGetErrorInfo the ranks that only the other one has;
+ * - r2cclTimeout names ranks that have not called within the init bound (R2CCL_INIT_TIMEOUT_S). A
+ *   rank that is stopped is waited for.
+ * So ranks that have seen different deaths meet when each adds the ranks of its errors to its list
+ * and calls again. A rank that dies just after the agreement may belong to the new communicator,
+ * whose first call then names it. config as for r2cclCommCreateGroup. After r2cclCommFinalize, or
+ * inside a group, the call is r2cclInvalidUsage. */
+R2CCL_API r2cclResult_t r2cclCommShrink(r2cclComm_t comm, const int* excludeRanksList,
+                                        int excludeRanksCount, r2cclComm_t* newcomm,
+                                        const r2cclConfig_t* config, int shrinkFlags);
+/* Ends all operations of comm on all ranks, as MPI_Comm_revoke: with r2cclAborted here, with
+ * r2cclRemoteError elsewhere. For a rank that has seen an error that others may not have met yet.
+ * revokeFlags must be 0. Afterwards r2cclCommShrink, r2cclCommCreateGroup, r2cclCommAbort and
+ * r2cclCommDestroy are legal. Any thread may call it any time. */
+R2CCL_API r2cclResult_t r2cclCommRevoke(r2cclComm_t comm, int revokeFlags);
+
 /* Sets *count to the number of ranks. */
 R2CCL_API r2cclResult_t r2cclCommCount(r2cclComm_t comm, int* count);
 /* Sets *rank to the number of this rank. */

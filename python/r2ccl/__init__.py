@@ -20,11 +20,12 @@ if _dist is not None and _dist.is_available():
     from r2ccl.errors import AbortedError, R2cclError, RemoteRankError, WaitTimeoutError
     from r2ccl.group_health import (Health, Path, Verdict, health, last_error, on_verdict,
                                     report)
+    from r2ccl.membership import SHRINK_ABORT, SHRINK_DEFAULT, shrink_group
     from r2ccl.process_group import ProcessGroupR2ccl, register
 
     register()
     __all__ = ["AbortedError", "Config", "Health", "Path", "ProcessGroupR2ccl", "R2cclError",
-               "RemoteRankError", "Verdict", "WaitTimeoutError", "__version__", "health",
-               "last_error", "on_verdict", "report"]
+               "RemoteRankError", "SHRINK_ABORT", "SHRINK_DEFAULT", "Verdict", "WaitTimeoutError", "__version__", "health",
+               "last_error", "on_verdict", "report", "shrink_group"]
 else:
     __all__ = ["__version__"]

@@ -14,6 +14,8 @@ R2CCL_UNIQUE_ID_BYTES = 128
 R2CCL_CONFIG_MAGIC = 0x72326363
 R2CCL_CONFIG_UNDEF_INT = -2147483648
 R2CCL_SPLIT_NOCOLOR = -1
+R2CCL_SHRINK_DEFAULT = 0
+R2CCL_SHRINK_ABORT = 1
 R2CCL_ERROR_RANKS_MAX = 32
 R2CCL_ERROR_TEXT_BYTES = 2048
 R2CCL_NIC_NAME_BYTES = 32
@@ -183,6 +185,10 @@ PROTOTYPES = {
         c_int, [c_void_p, c_void_p, c_void_p]),
     "r2cclCommCreateGroup": (
         c_int, [c_void_p, c_void_p, c_size_t, c_char_p, c_void_p, c_void_p]),
+    "r2cclCommShrink": (
+        c_int, [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_int]),
+    "r2cclCommRevoke": (
+        c_int, [c_void_p, c_int]),
     "r2cclCommCount": (
         c_int, [c_void_p, c_void_p]),
     "r2cclCommUserRank": (

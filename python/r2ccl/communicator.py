@@ -116,6 +116,17 @@ class Communicator:
             ctypes.byref(handle), ctypes.byref(given)))
         return Communicator(self.library, handle.value, ranks.index(self.rank), len(ranks))
 
+    def shrink(self, excluded, flags, config, timeout_ms):
+        """Returns a communicator without these ranks of this one, which may have failed. All
+        others call it with the same list."""
+        handle = ctypes.c_void_p()
+        given = config.as_struct(timeout_ms)
+        errors.check(self.library, self.library.calls.r2cclCommShrink(
+            self.handle, (ctypes.c_int * len(excluded))(*excluded), len(excluded),
+            ctypes.byref(handle), ctypes.byref(given), flags))
+        rank = self.rank - sum(each < self.rank for each in excluded)
+        return Communicator(self.library, handle.value, rank, self.size - len(excluded))
+
     def failure(self):
         """Returns the exception for the error that ended this communicator, or None."""
         info = errors.info_of(self.library, self.handle)

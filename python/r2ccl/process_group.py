@@ -29,6 +29,7 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
     def __init__(self, communicator, store, timeout, record):
         dist.ProcessGroup.__init__(self, communicator.rank, communicator.size)
         self._store = store
+        self._shrinks = 0
         self.bound_device_id = None
         self._open(communicator, timeout, record)
 
@@ -132,6 +133,25 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
         if group_desc:
             made._set_group_desc(group_desc)
         return made
+
+    def shrink(self, ranks_to_exclude, shrink_flags=0, opts=None):
+        """Returns a group without these ranks of this one, which may have failed. All others call
+        it with the same list. torch does not know the result: see r2ccl.shrink_group."""
+        excluded = sorted(set(ranks_to_exclude))
+        self._shrinks += 1
+        name = f"{self._record.name}:shrunk:{self._shrinks}:{excluded}"
+        config = Config.of_options(opts, name)
+        communicator = threads.interruptible(lambda: self.open_communicator("shrink").shrink(
+            excluded, shrink_flags, config, self._timeout_ms))
+        left = [rank for place, rank in enumerate(self._record.ranks) if place not in excluded]
+        return ProcessGroupR2ccl(
+            communicator, dist.PrefixStore(f"{name}/", self._store),
+            datetime.timedelta(milliseconds=self._timeout_ms),
+            recorder.Recorder(name, left, communicator.rank))
+
+    def global_ranks(self):
+        """Returns the ranks in the first default group of the process, by their rank here."""
+        return list(self._record.ranks)
 
 
 def create(options, backend_options=None):

@@ -80,6 +80,12 @@ namespace r2ccl {
   X(view_after_leave, "a view is committed though a rank has left that may have bound its start") \
   X(view_reach_all, "a NIC that misses only lost NICs of its rail counts as lost")                \
   X(view_rails_by_order, "a rank's i-th NIC is on rail i, whatever its subnet")                   \
+  X(shrink_early, "a smaller communicator is made before all of its ranks have called")           \
+  X(shrink_late_commit, "a coordinator's decision counts after another one has asked")            \
+  X(shrink_forget, "a new coordinator does not ask whether the communicator is made")             \
+  X(shrink_no_takeover, "no rank decides for a coordinator that has gone")                        \
+  X(shrink_stale, "a call that has ended is told again and counts")                               \
+  X(shrink_silent_leave, "a rank leaves without telling which communicators it has made")         \
   X(relay_never, "no rank relays")                                                                \
   X(relay_tail, "a pipe ends without the bytes that it still holds")                              \
   X(relay_unbounded, "a pipe gives its NIC as much as the kernel takes")                          \

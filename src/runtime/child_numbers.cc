@@ -31,6 +31,15 @@ ContextId ChildNumbers::of_split(int64_t color) {
   return hash_of(input);
 }
 
+ContextId ChildNumbers::of_shrink(std::span<const Rank> excluded, uint32_t ordinal) const {
+  std::vector<std::byte> input;
+  ByteWriter out(input);
+  out.put(uint8_t{2});
+  out.put(ordinal);
+  for (const Rank rank : excluded) out.put(static_cast<uint32_t>(rank.value()));
+  return hash_of(input);
+}
+
 ContextId ChildNumbers::of_group(std::span<const Rank> ranks, std::string_view name) {
   std::vector<std::byte> input;
   ByteWriter out(input);

@@ -258,7 +258,8 @@ void Communicator::advance(const Request& started) {
   is_small ? thread().drive_once() : thread().hand_over();
 }
 
-void Communicator::note_awaited() {
+// Notes which requests have callers that wait.
+void Communicator::on_pass() {
   const uint64_t changes = awaited_->changes();
   if (std::exchange(awaited_seen_, changes) == changes) return;
   std::vector<PendingCall> transfers;
@@ -271,7 +272,8 @@ void Communicator::note_awaited() {
   runtime_->set_caller_waits(any || finalizes_);
 }
 
-void Communicator::show_waits() {
+// Gives the requests the causes of their waits.
+void Communicator::on_pass_end() {
   RankWaits& waits = runtime_->waits();
   if (!waits.take_changed()) return;
   const std::vector<RankWaits::Waiting> calls = waits.calls();
@@ -339,6 +341,29 @@ Inherited Communicator::inherit(const View& view, std::span<const Rank> ranks) {
     if (runtime_->views() != nullptr) inherited.view = runtime_->views()->view_for(view, ranks);
   });
   return inherited;
+}
+
+Result<Communicator::Shrunk> Communicator::agree_without(const std::vector<Rank>& excluded) {
+  Status begun;
+  call([&] { begun = runtime_->begin_shrink(excluded); });
+  if (!begun.ok()) return begun;
+  const auto over = [this] { return runtime_->halted() || !runtime_->shrinks()->waits(); };
+  (void)thread().wait_until(over, kNever);
+  Status result;
+  Shrunk shrunk;
+  call([&] {
+    if (runtime_->shrinks()->waits()) {
+      result = runtime_->failure();
+      return;
+    }
+    result = runtime_->shrinks()->result();
+    if (!result.ok()) return;
+    const ShrinkDecision& made = *runtime_->shrinks()->outcome();
+    shrunk = {children_->of_shrink(excluded, made.subject.ordinal), made.view};
+    runtime_->waive(excluded);
+  });
+  if (!result.ok()) return result;
+  return shrunk;
 }
 
 Status Communicator::finalize() {

@@ -80,6 +80,15 @@ class Communicator final : private RankObserver {
   // failed, until the caller reads it. It ends with the communicator.
   Result<int> completion_descriptor() { return awaited_->completions().descriptor(); }
 
+  // Agrees with all ranks but these, which are in ascending order, to make a communicator of their
+  // own. It is to be made by create_child() then, with the number and the view that this returns.
+  // Blocks. Legal after a failure, too.
+  struct Shrunk {
+    ContextId context;
+    View view;
+  };
+  Result<Shrunk> agree_without(const std::vector<Rank>& excluded);
+
   // Waits for all operations and for the goodbye of every rank, no longer than for a cut-off host.
   Status finalize();
   // Ends the communicator with `why` and tells the other ranks.
@@ -114,11 +123,9 @@ class Communicator final : private RankObserver {
   void wait_for_news(TimeNs bound);
 
   // In the driving thread only.
-  void note_awaited();
-  void show_waits();
   // RankObserver
-  void on_pass() override { note_awaited(); }
-  void on_pass_end() override { show_waits(); }
+  void on_pass() override;
+  void on_pass_end() override;
   void on_failure(const Status& why) override;
   void on_verdict(size_t place) override;
 

@@ -44,6 +44,7 @@ RankOptions rank_options(const CommunicatorOptions& options) {
   rank.plan_costs = options.plan_costs.value_or(PlanCosts());
   rank.views = options.config.views;
   rank.first_view = options.first_view;
+  rank.shrink_patience = options.config.init_timeout_ns;
   rank.library_version = options.library_version;
   rank.drain_registry = options.drain_registry;
   return rank;

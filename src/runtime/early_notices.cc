@@ -39,7 +39,9 @@ void EarlyNotices::keep(Rank peer, const NoticeView& notice, std::span<const std
 
 void EarlyNotices::keep_end(const Slot& slot, std::span<const std::byte> bytes) {
   const auto [first, last] = of_context(slot.peer, slot.context);
-  kept_.erase(first, last);
+  for (auto at = first; at != last;) {
+    at = is_end(at->first.kind) ? std::next(at) : kept_.erase(at);
+  }
   if (count_of(slot.peer).ended >= kEndedMax) {
     const auto from = kept_.lower_bound({slot.peer, ContextId(), NoticeKind{}, 0});
     kept_.erase(

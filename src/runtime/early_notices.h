@@ -17,9 +17,9 @@ namespace r2ccl {
 
 class EarlyNotices {
  public:
-  // A notice of the end replaces the others of the same peer and context. A peer that is ahead by
-  // more communicators than its unopened channels permit loses notices; its link refuses its
-  // messages, too.
+  // A notice of the end replaces the others of the same peer and context; after a failure there may
+  // be one that the peer has left. A peer that is ahead by more communicators than its unopened
+  // channels permit loses notices; its link refuses its messages, too.
   void keep(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes);
   static bool is_end(NoticeKind kind) {
     return kind == NoticeKind::failure || kind == NoticeKind::ended;

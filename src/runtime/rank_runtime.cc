@@ -73,6 +73,8 @@ RankRuntime::~RankRuntime() {
 void RankRuntime::detach(const Status& why) {
   if (farewells_ == nullptr) return;
   if (started()) tell_end();
+  if (shrinks_ != nullptr) shrinks_->tell_last_words();
+  if (started()) farewells_->tell_at_once();
   if (operations_ != nullptr) operations_->cancel(why);
   if (cost_meter_ != nullptr) cost_meter_->cancel(why);
   close_contexts();
@@ -259,6 +261,7 @@ uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad) {
 
 void RankRuntime::progress(TimeNs now) {
   farewells_->progress();
+  if (shrinks_ != nullptr) shrinks_->progress(now);
   waits_->progress(now);
   if (views_ != nullptr) views_->progress(now);
   rank_status_->progress(now);
@@ -267,7 +270,8 @@ void RankRuntime::progress(TimeNs now) {
 
 TimeNs RankRuntime::next_timeout() {
   return std::min({waits_->next_timeout(), rank_status_->next_timeout(),
-                   views_ == nullptr ? kNever : views_->next_timeout()});
+                   views_ == nullptr ? kNever : views_->next_timeout(),
+                   shrinks_ == nullptr ? kNever : shrinks_->next_timeout()});
 }
 
 void RankRuntime::begin_goodbye() {
@@ -298,10 +302,13 @@ void RankRuntime::answer_departed() {
   if (leaving_ || halted() || !failure_.ok()) return;
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     const Link* link = members_->link(Rank(rank));
-    if (link == nullptr || !farewells_->ended(Rank(rank))) continue;
-    // A rank that has left by a notice needs the link for a communicator that may be made here yet.
-    link->peer_said_goodbye() ? leave(Rank(rank)) : farewells_->begin(Rank(rank), false);
+    if (link != nullptr && farewells_->ended(Rank(rank))) answer(Rank(rank));
   }
+}
+
+// A rank that has left by a notice needs the link for a communicator that may be made here yet.
+void RankRuntime::answer(Rank rank) {
+  members_->link(rank)->peer_said_goodbye() ? leave(rank) : farewells_->begin(rank, false);
 }
 
 void RankRuntime::leave(Rank rank) {
@@ -338,6 +345,7 @@ void RankRuntime::on_path_event(const PathEvent& event) {
 void RankRuntime::on_peer_end(Rank rank, PeerEnd end, const std::string& why) {
   const auto index = static_cast<size_t>(rank.value());
   if (farewells_->ended(rank)) end = PeerEnd::goodbye;  // whatever happens to the process later
+  if (shrinks_ != nullptr) shrinks_->on_gone(rank, end_of(rank));
   if (views_ != nullptr) views_->on_gone(rank, end == PeerEnd::goodbye);
   observer_.on_peer_end(rank, end);
   switch (end) {
@@ -353,6 +361,8 @@ void RankRuntime::on_peer_end(Rank rank, PeerEnd end, const std::string& why) {
 
 void RankRuntime::on_goodbye(Rank rank) {
   if (views_ != nullptr) views_->on_gone(rank, true);
+  if (shrinks_ != nullptr) shrinks_->on_gone(rank, ShrinkOutcome::left);
+  if (farewells_->waived(rank) && !halted() && failure_.ok()) answer(rank);
   if (leaving_) return;
   const auto index = static_cast<size_t>(rank.value());
   departed_[index] = any_departed_ = true;
@@ -393,6 +403,8 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
     case NoticeKind::host_report:
       if (views_ != nullptr) views_->on_report(rank, body);
       return;
+    case NoticeKind::shrink:
+      return make_shrinks().on_message(rank, body);
     case NoticeKind::costs:
       if (cost_meter_ != nullptr) cost_meter_->on_notice(rank, body);
       return;

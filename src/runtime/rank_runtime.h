@@ -31,6 +31,7 @@
 #include "runtime/link/notice.h"
 #include "runtime/link/user_memory.h"
 #include "runtime/rank_waits.h"
+#include "runtime/shrink/rank_shrinks.h"
 #include "runtime/views/rank_views.h"
 #include "transport/transport.h"
 
@@ -61,6 +62,8 @@ struct RankOptions {
   // The ranks agree on the hosts' bandwidth, and plans follow it.
   bool views = true;
   View first_view;  // at the start; all ranks must have the same one
+  // A rank that has not called waits in vain for a smaller communicator after this time.
+  TimeNs shrink_patience = 300 * kSecond;
 };
 
 // Told of each event after the runtime has acted on it. Calls come from inside the runtime and
@@ -122,6 +125,15 @@ class RankRuntime final : private JobPart {
   // Starts an operation. Returns the number of the call, as Operations.
   uint64_t start(Operation&& operation, const MaybeBad& bad = {});
 
+  // --- smaller communicators ---
+  // Asks the ranks but these, which are in ascending order, for a communicator of their own. Legal
+  // after a failure, too, and while no earlier call waits.
+  Status begin_shrink(std::vector<Rank> excluded);
+  // Null: no rank has called.
+  const RankShrinks* shrinks() const { return shrinks_.get(); }
+  // A communicator without these ranks has been made: their farewells are not waited for.
+  void waive(const std::vector<Rank>& excluded);
+
   // --- the end ---
   // This rank makes no more calls: fails when a Send or Recv to itself has no counterpart, or a
   // tagged message no Recv, else says goodbye to every peer. Legal when no other operation is
@@ -139,7 +151,7 @@ class RankRuntime final : private JobPart {
   std::vector<Rank> goodbyes_missing() const;
   // Ends every operation with `why` and tells the other ranks. The first cause counts.
   void fail(const Status& why);
-  void abort(const std::string& why) { fail_of({options_.self}, Code::aborted, why); }
+  void abort(const std::string& why);
   // Fails all parts of the job because this class or a callback threw, mostly for want of memory.
   // Its state may be half-way through a change, so nothing of it runs any more, and needs no memory
   // itself: the operations end, and the engine halts and tells the peers with what start() has
@@ -185,10 +197,14 @@ class RankRuntime final : private JobPart {
   void tell_refusal(Members& members, const Status& why) const;
   void prepare_measurement(const std::vector<MessagePort*>& ports, const HostGroups& hosts);
   void close_contexts();
+  RankShrinks& make_shrinks();
+  ShrinkOutcome end_of(Rank rank) const;
+  bool gone(Rank rank) const;
   void detach(const Status& why);
   void tell_end();
   uint64_t contexts() const;
   void answer_departed();
+  void answer(Rank rank);
 
   // rank_failure.cc
   void fail_of(std::vector<Rank> ranks, Code code, const std::string& why);
@@ -209,7 +225,8 @@ class RankRuntime final : private JobPart {
     return started() && context >= members_->context() &&
            context.value() - members_->context().value() < contexts();
   }
-  bool needs(Rank rank) const override { return failure_.ok() && !farewells_->begun(rank); }
+  // After a failure a smaller communicator may need it.
+  bool needs(Rank rank) const override { return !failure_.ok() || !farewells_->begun(rank); }
   bool misses(Rank rank) const override { return failure_.ok() && !farewells_->ended(rank); }
   void begin_pass() override { observer_.on_pass(); }
   // Not before the links' pass: it delivers the messages that arrived ahead of a goodbye.
@@ -255,6 +272,7 @@ class RankRuntime final : private JobPart {
   std::unique_ptr<RankViews> views_;       // null: options_.views is false
   std::unique_ptr<CostMeter> cost_meter_;  // null: the costs are given
   std::unique_ptr<RankWaits> waits_;
+  std::unique_ptr<RankShrinks> shrinks_;  // null: no rank has called
   std::unique_ptr<RankStatus> rank_status_;
 
   std::vector<bool> departed_;  // ranks that said goodbye

@@ -32,8 +32,8 @@ bool fuzz_frame_reader(std::span<const std::byte> input);
 bool fuzz_handshake(std::span<const std::byte> input);
 // The kernel's answer to the question for its interfaces and addresses, in one or two datagrams.
 bool fuzz_netlink(std::span<const std::byte> input);
-// The text of a plan. The checker survives every plan that the reader accepts.
 bool fuzz_notice(std::span<const std::byte> input);
+// The text of a plan. The checker survives every plan that the reader accepts.
 bool fuzz_plan_text(std::span<const std::byte> input);
 // Text from outside that is made safe to show.
 bool fuzz_printable(std::span<const std::byte> input);
@@ -44,6 +44,8 @@ bool fuzz_rendezvous_messages(std::span<const std::byte> input);
 // A sealed stream. It carries the messages of the input unchanged in pieces of any size, delivers
 // no message from the first changed byte on, and none from a peer without the keys.
 bool fuzz_sealed_stream(std::span<const std::byte> input);
+// A message about a smaller communicator, as from a hostile rank. A call under way survives it.
+bool fuzz_shrink(std::span<const std::byte> input);
 // One line of a client of the status socket, with its answer when it is about a drain.
 bool fuzz_status_request(std::span<const std::byte> input);
 // The 128 bytes of a unique id. An odd first byte makes its checksum valid.

@@ -37,6 +37,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"rendezvous_messages", fuzz_rendezvous_messages},
     {"scenario_file", fuzz_scenario_file},
     {"sealed_stream", fuzz_sealed_stream},
+    {"shrink", fuzz_shrink},
     {"status_request", fuzz_status_request},
     {"tagged_frame", fuzz_tagged_frame},
     {"unique_id", fuzz_unique_id},

@@ -17,8 +17,6 @@
 #include "plan/text/plan_text.h"
 #include "protocol/admin/drain.h"
 #include "protocol/diagnosis/fault_localiser.h"
-#include "protocol/view/host_report.h"
-#include "protocol/view/view_messages.h"
 #include "protocol/wire/handshake.h"
 #include "protocol/wire/wire.h"
 #include "runtime/admin/rank_summary.h"
@@ -27,6 +25,7 @@
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/link/notice.h"
 #include "runtime/point_to_point/tagged_frame.h"
+#include "tests/fuzz/agreement_seeds.h"
 #include "tests/fuzz/seed_list.h"
 #include "tools/simulate/scenario_file.h"
 
@@ -154,18 +153,6 @@ void add_admin(Seeds& seeds) {
   seeds.add("status_request", "unknown_nic", "drain check nic9 node0\n");
   seeds.add("status_request", "report", "report\n");
   seeds.add("status_request", "job", "job\n");
-}
-
-void add_views(Seeds& seeds) {
-  const View view = View::of({{{1000, 1000}, {750, 500}}, {{1000, 1000}}, {{1000, 1000}}}).value();
-  seeds.add("view", "propose",
-            encode(ViewAsk{4, 1, ViewStage::propose, 0, ViewRecord{1, 9, view}}));
-  seeds.add("view", "collect", encode(ViewAsk{4, 1, ViewStage::collect, 0, {}}));
-  seeds.add("view", "answer", encode(ViewAnswer{3, 1, false, 0, 8, 0, {}}));
-  seeds.add("view", "record", encode(ViewAnswer{3, 1, false, 0, 8, 1, ViewRecord{1, 9, view}}));
-  seeds.add("view", "commit", encode(ViewCommit{4, ViewRecord{1, 9, view}}));
-  seeds.add("view", "report",
-            encode(HostReport{{NicReach{}, NicReach{1, 2}, std::nullopt}, {{0, 500, 2, 1}}}));
 }
 
 void add_bootstrap(Seeds& seeds) {
@@ -478,7 +465,7 @@ std::vector<Seed> all_seeds() {
   add_blame(seeds);
   add_admin(seeds);
   add_notices(seeds);
-  add_views(seeds);
+  add_agreements(seeds);
   add_bootstrap(seeds);
   add_wire(seeds);
   add_handshakes(seeds);

@@ -98,6 +98,33 @@ class Comm:
         check(self.lib, self.lib.r2cclCommDup(self.handle, ctypes.byref(handle), None))
         return Comm(self.lib, handle)
 
+    def shrink(self, excluded, flags=0):
+        """Returns a communicator without these ranks."""
+        handle = ctypes.c_void_p()
+        check(self.lib, self.lib.r2cclCommShrink(
+            self.handle, (ctypes.c_int * len(excluded))(*excluded), len(excluded),
+            ctypes.byref(handle), None, flags))
+        return Comm(self.lib, handle)
+
+    def revoke(self):
+        check(self.lib, self.lib.r2cclCommRevoke(self.handle, 0))
+
+    def ranks_at_fault(self):
+        info = c_api.r2cclErrorInfo_t()
+        info.size = ctypes.sizeof(info)
+        check(self.lib, self.lib.r2cclGetErrorInfo(self.handle, ctypes.byref(info)))
+        return list(info.ranks[:info.rank_count])
+
+    def size(self):
+        count = ctypes.c_int()
+        check(self.lib, self.lib.r2cclCommCount(self.handle, ctypes.byref(count)))
+        return count.value
+
+    def rank(self):
+        rank = ctypes.c_int()
+        check(self.lib, self.lib.r2cclCommUserRank(self.handle, ctypes.byref(rank)))
+        return rank.value
+
     def _operation(self, function, wait, keep, *args):
         if wait:
             return check(self.lib, function(*args, self.handle, None))

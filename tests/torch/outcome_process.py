@@ -12,6 +12,8 @@ import threading
 import time
 import unittest
 
+import torch.distributed as dist
+
 from run import environment, free_port
 
 HEAD = """
@@ -338,3 +340,72 @@ class InstallationTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot load r2ccl's library", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
+
+
+class DeathTest(unittest.TestCase):
+    """Ranks are killed, and the others go on in a smaller group."""
+
+    BODY = """
+        from torch.nn.parallel import DistributedDataParallel
+        def go_on(error):
+            dead = set(error.ranks)
+            for _ in range(100):
+                try:
+                    return r2ccl.shrink_group(sorted(dead))
+                except r2ccl.R2cclError as again:
+                    dead |= set(again.ranks)
+            raise error
+        def gradient():
+            torch.manual_seed(1)
+            model = DistributedDataParallel(torch.nn.Linear(4, 3))
+            model(torch.full((2, 4), rank + 1.0)).sum().backward()
+            return model.module.weight.grad[0, 0].item()
+        dist.new_group([0, 1])
+        print("up", flush=True)
+        while dist.get_world_size() > LEFT:
+            try:
+                while True:
+                    dist.all_reduce(torch.ones(10000))
+            except r2ccl.RemoteRankError as error:
+                go_on(error)
+        total = torch.tensor([rank + 1.0])
+        dist.all_reduce(total)
+        pair = dist.new_group([0, 1])
+        if dist.get_rank() < 2:
+            dist.barrier(group=pair)
+        gathered = [None] * dist.get_world_size()
+        dist.all_gather_object(gathered, rank)
+        print(dist.get_rank(), dist.get_world_size(), total.item(), round(gradient(), 3), gathered,
+              flush=True)
+        dist.destroy_process_group()
+    """
+
+    def expect_others(self, ranks, victims):
+        left = [rank for rank in range(ranks) if rank not in victims]
+        # The store has a process of its own, so that it outlives every rank.
+        port = free_port()
+        store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+        self.addCleanup(lambda: store)
+        processes = [start(self.BODY.replace("LEFT", str(len(left))), rank, ranks, port,
+                           TORCHELASTIC_USE_AGENT_STORE="True") for rank in range(ranks)]
+        for process in processes:
+            self.addCleanup(process.communicate)
+            self.addCleanup(process.kill)
+            self.assertEqual(next_line(process), "up")
+        for victim in victims:
+            time.sleep(0.3)
+            processes[victim].kill()
+        total = float(sum(rank + 1 for rank in left))
+        # The gradient of two equal samples, over the ranks.
+        mean = round(2 * total / len(left), 3)
+        for place, rank in enumerate(left):
+            line = next_line(processes[rank])
+            self.assertEqual(line, f"{place} {len(left)} {total} {mean} {left}",
+                             "" if line else processes[rank].stderr.read())
+            self.assertEqual(processes[rank].wait(60), 0)
+
+    def test_the_others_go_on(self):
+        self.expect_others(4, [2])
+
+    def test_the_others_go_on_without_rank_0_and_a_second_one(self):
+        self.expect_others(4, [0, 3])

@@ -25,6 +25,21 @@ void put_rates(ByteWriter& out, const HostRates& rates) {
   }
 }
 
+HostRates get_rates(ByteReader& in) {
+  HostRates rates(in.get<uint8_t>());
+  for (NicRate& nic : rates) {
+    nic.send = in.get<uint32_t>();
+    nic.receive = in.get<uint32_t>();
+  }
+  return rates;
+}
+
+Status refused(const char* what) {
+  return {Code::remote, std::string("a message about a view ") + what};
+}
+
+}  // namespace
+
 void put_view(ByteWriter& out, const View& view) {
   std::vector<HostRates> classes;
   std::vector<std::pair<uint32_t, uint16_t>> runs;  // length and class
@@ -45,19 +60,6 @@ void put_view(ByteWriter& out, const View& view) {
     out.put(length);
     out.put(number);
   }
-}
-
-HostRates get_rates(ByteReader& in) {
-  HostRates rates(in.get<uint8_t>());
-  for (NicRate& nic : rates) {
-    nic.send = in.get<uint32_t>();
-    nic.receive = in.get<uint32_t>();
-  }
-  return rates;
-}
-
-Status refused(const char* what) {
-  return {Code::remote, std::string("a message about a view ") + what};
 }
 
 Result<View> get_view(ByteReader& in, size_t host_count) {
@@ -83,6 +85,8 @@ Result<View> get_view(ByteReader& in, size_t host_count) {
   if (!hosts.empty() && hosts.size() < host_count) return refused("lacks hosts");
   return View::of(std::move(hosts));
 }
+
+namespace {
 
 void put_record(ByteWriter& out, const ViewRecord& record) {
   out.put(record.version);

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "plan/hosts/view.h"
+#include "protocol/wire/byte_io.h"
 
 namespace r2ccl {
 
@@ -59,6 +60,10 @@ struct ViewCommit {
 };
 
 using ViewMessage = std::variant<ViewAsk, ViewAnswer, ViewCommit>;
+
+// Parts of other messages. get_view() is as decode_view_message().
+void put_view(ByteWriter& out, const View& view);
+Result<View> get_view(ByteReader& in, size_t hosts);
 
 std::vector<std::byte> encode(const ViewMessage& message);
 // `hosts`: of the communicator. Refuses truncated and surplus bytes, a view of other hosts, and

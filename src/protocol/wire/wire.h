@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 8;
+inline constexpr uint8_t kWireVersion = 9;
 
 // --- data connection ----------------------------------------------------------------------------
 

@@ -28,9 +28,19 @@ void Farewells::send() {
   }
 }
 
+void Farewells::tell_at_once() {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank rank(static_cast<int32_t>(i));
+    const Link* link = members_.link(rank);
+    if (link == nullptr || link->peer_ended() || ranks_[i].last || ranks_[i].told) continue;
+    ranks_[i].told = true;
+    members_.tell(rank, NoticeKind::ended, {});
+  }
+}
+
 bool Farewells::done(Rank rank) const {
   const Link& link = *members_.link(rank);
-  if (link.peer_ended() || link.goodbye_done()) return true;
+  if (waived(rank) || link.peer_ended() || link.goodbye_done()) return true;
   const Parting& parting = at(rank);
   const bool told = parting.last
                         ? link.goodbye_told()

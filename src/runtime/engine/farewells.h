@@ -20,12 +20,18 @@ class Farewells {
   // This rank makes no more calls that `rank` takes part in. `last`: the link ends, too.
   void begin(Rank rank, bool last);
   bool begun(Rank rank) const { return at(rank).begun; }
+  // The farewell of that rank is not waited for any more. It gets the one of this rank when it
+  // leaves.
+  void waive(Rank rank) { at(rank).waived = true; }
+  bool waived(Rank rank) const { return at(rank).waived; }
   // The rank has left.
   void on_ended(Rank rank) { at(rank).ended = true; }
   bool ended(Rank rank) const { return at(rank).ended || members_.link(rank)->peer_said_goodbye(); }
   // Returns whether both have left each other, and know it, or the process is gone.
   bool done(Rank rank) const;
 
+  // Tells the ranks that do not know it that this one leaves, without waiting for its messages.
+  void tell_at_once();
   // Sends the notices that are due.
   void progress() {
     if (unsent_ > 0) send();
@@ -37,6 +43,7 @@ class Farewells {
     bool last = false;   // the goodbye of the link says it
     bool told = false;   // the notice has been sent
     bool ended = false;  // the other's notice has come
+    bool waived = false;
   };
   void send();
   Parting& at(Rank rank) { return ranks_[static_cast<size_t>(rank.value())]; }

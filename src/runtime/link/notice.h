@@ -32,7 +32,9 @@ enum class NoticeKind : uint8_t {
   silent = 17,        // nothing comes from a rank, so ask it too; subject: the rank
   vouch = 18,        // the verdict of a higher rank (4 bytes) counts; subject: the rank, its number
   job_failure = 19,  // as `failure`, of all communicators of the sender's job
-  ended = 20,  // the sender has left the communicator, and all its messages have arrived; no body
+  ended = 20,        // the sender has left the communicator: after a `failure`, or after all its
+                     // messages have arrived; no body
+  shrink = 21,       // a ShrinkMessage; subject: its index
 };
 
 // A newer notice of the same kind, context and `subject` replaces an older one. Each kind defines

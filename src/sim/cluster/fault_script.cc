@@ -115,6 +115,11 @@ FaultScript::FaultScript(Cluster& cluster, const Scenario& scenario,
   moved_.resize(static_cast<size_t>(hosts_));
 }
 
+void FaultScript::kill(int rank) {
+  killed_[static_cast<size_t>(rank)] = true;
+  cluster_.world().kill(*cluster_.node(rank).host);
+}
+
 void FaultScript::start() {
   const TimeNs begins = cluster_.now();
   for (size_t i = 0; i < faults_.size(); ++i) {
@@ -222,8 +227,7 @@ void FaultScript::apply(Active& fault, bool on) {
       return ask(spec.host, "");
     case FaultKind::kill:
       if (ends_job_) ends_job_();
-      killed_[static_cast<size_t>(spec.host)] = true;
-      return cluster_.world().kill(*cluster_.node(spec.host).host);
+      return kill(spec.host);
     case FaultKind::partition:
     case FaultKind::sever:
       return refresh_severed();

@@ -33,6 +33,8 @@ class FaultScript {
     TimeNs to = kNever;
   };
   std::vector<Span> spans() const;
+  // Kills a rank beyond the script.
+  void kill(int rank);
   // Returns whether a fault killed the rank.
   bool killed(int rank) const { return killed_[static_cast<size_t>(rank)]; }
   // Returns whether the rank's caller has aborted.
@@ -40,8 +42,6 @@ class FaultScript {
   bool any_aborted() const;
   // Returns the number of operator questions that living ranks have not answered yet.
   size_t unanswered() const;
-  // Returns whether that NIC had trouble at `at` or shortly before.
-  bool troubled(int host, int nic, TimeNs at) const { return troubled(host, nic, at, at); }
   // Returns whether that NIC had trouble at any time from `from` to `to`, or shortly before.
   bool troubled(int host, int nic, TimeNs from, TimeNs to) const;
   // Returns whether a verdict may name that NIC. Changed bytes and actions of people do not count

@@ -18,8 +18,8 @@ bool FaultOracle::guilty(int rank, const PathEvent& event) const {
   if (event.cause == DownCause::closing) return true;
   if (faults_.killed(event.peer.value()) || faults_.killed(rank)) return true;
   if (event.local_nic == kNoNic) return true;  // a control stream of the management network
-  return faults_.troubled(rank, event.local_nic.value(), event.at) ||
-         faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at);
+  return faults_.troubled(rank, event.local_nic.value(), event.at, event.at) ||
+         faults_.troubled(event.peer.value(), event.remote_nic.value(), event.at, event.at);
 }
 
 bool FaultOracle::returned_too_soon(int rank, const PathEvent& event) const {

@@ -13,6 +13,7 @@
 #include "sim/trial/coverage.h"
 #include "sim/trial/end_check.h"
 #include "sim/trial/fault_oracle.h"
+#include "sim/trial/regroup.h"
 
 namespace r2ccl::sim {
 namespace {
@@ -77,6 +78,7 @@ class Trial {
       job_ = std::make_unique<MixedJob>(cluster_, scenario_);
       run_job();
       if (ok()) end_together();
+      if (ok()) go_on();
       if (ok()) hear_answers();
       if (ok() && !scenario_.leave_early) {
         come_back();
@@ -196,6 +198,15 @@ class Trial {
     const TimeNs from = std::max(cluster_.now(), faults_.ended_at());
     if (cluster_.world().run_until(all_failed, from + kProgressBound)) return;
     violated("the job has failed, and not all ranks are told");
+  }
+
+  // The ranks that live go on without the dead.
+  void go_on() {
+    if (!job_fails() || scenario_.leave_early) return;
+    const auto is_alive = [this](int rank) { return alive(rank); };
+    const auto kill = [this](int rank) { faults_.kill(rank); };
+    const std::string wrong = regroup(cluster_, is_alive, kill, scenario_.seed);
+    wrong.empty() ? void(out_.covered.insert("a job goes on without its dead")) : violated(wrong);
   }
 
   // The operators have been answered.

@@ -1,0 +1,476 @@
+// Checks the agreement on a smaller communicator of a few ranks in every order of events that a
+// small world allows, and in random orders of larger ones: ranks that die, leave, call late, or
+// with other lists, and time that passes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "protocol/shrink/shrink_agreement.h"
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kPatience = 10 * kSecond;
+
+struct Budget {
+  int deaths = 0;
+  int calls = 1;  // for each rank
+  int leaves = 0;
+  int timers = 0;
+  int withdrawals = 0;
+};
+
+struct Event {
+  enum class Kind : uint8_t { deliver, call, die, die_unheard, tell_gone, leave, timer, withdraw };
+  Kind kind = Kind::deliver;
+  size_t at = 0;     // the sender, or the rank
+  size_t other = 0;  // the receiver, or the rank that is told
+
+  std::string text() const {
+    static constexpr const char* kNames[] = {"deliver",   "call",  "die",   "die_unheard",
+                                             "tell_gone", "leave", "timer", "withdraw"};
+    return std::string("; ") + kNames[static_cast<size_t>(kind)] + " " + std::to_string(at) + " " +
+           std::to_string(other);
+  }
+};
+
+std::vector<Rank> ranks_of(const std::set<size_t>& numbers) {
+  std::vector<Rank> ranks;
+  for (const size_t number : numbers) ranks.emplace_back(static_cast<int32_t>(number));
+  return ranks;
+}
+
+class World {
+ public:
+  // `lists`: the ranks that each one excludes at first. Later it also excludes those that it knows
+  // to be gone.
+  World(const std::vector<std::set<size_t>>& lists, const Budget& budget)
+      : budget_(budget), nodes_(lists.size()), wires_(lists.size() * lists.size()) {
+    for (size_t i = 0; i < lists.size(); ++i) {
+      agents_.emplace_back(rank_of(i), static_cast<int32_t>(lists.size()), kPatience);
+      nodes_[i].list = lists[i];
+      nodes_[i].knows.resize(lists.size());
+      nodes_[i].calls_left = budget.calls;
+    }
+  }
+
+  const std::string& failure() const { return failure_; }
+  size_t size() const { return nodes_.size(); }
+  bool made(size_t rank) const { return !nodes_[rank].made.empty(); }
+  const std::optional<ShrinkDecision>& outcome(size_t rank) const {
+    return agents_[rank].outcome();
+  }
+  TimeNs now() const { return now_; }
+
+  std::vector<Event> events() const {
+    using Kind = Event::Kind;
+    std::vector<Event> all;
+    for (size_t from = 0; from < size(); ++from) {
+      for (size_t to = 0; to < size(); ++to) {
+        if (!wire(from, to).empty()) all.push_back({Kind::deliver, from, to});
+        const bool gone = nodes_[from].dead && !nodes_[to].dead && !nodes_[to].knows[from];
+        if (gone) all.push_back({Kind::tell_gone, from, to});
+      }
+    }
+    for (size_t rank = 0; rank < size(); ++rank) {
+      const Node& node = nodes_[rank];
+      if (node.dead || node.left) continue;
+      if (!node.waits && node.calls_left > 0) all.push_back({Kind::call, rank});
+      if (budget_.deaths > 0) all.push_back({Kind::die, rank});
+      if (budget_.deaths > 0) all.push_back({Kind::die_unheard, rank});
+      if (budget_.leaves > 0 && !node.waits) all.push_back({Kind::leave, rank});
+      if (budget_.withdrawals > 0 && node.waits) all.push_back({Kind::withdraw, rank});
+      if (budget_.timers > 0 && agents_[rank].next_timeout() != kNever) {
+        all.push_back({Kind::timer, rank});
+      }
+    }
+    return all;
+  }
+
+  void apply(const Event& event) {
+    using Kind = Event::Kind;
+    switch (event.kind) {
+      case Kind::deliver:
+        return deliver(event.at, event.other);
+      case Kind::call:
+        return call(event.at);
+      case Kind::die:
+      case Kind::die_unheard:
+        return die(event.at, event.kind == Kind::die_unheard);
+      case Kind::tell_gone:
+        return tell_gone(event.at, event.other);
+      case Kind::leave:
+        --budget_.leaves;
+        return leave(event.at);
+      case Kind::timer:
+        --budget_.timers;
+        return pass_time(event.at);
+      case Kind::withdraw:
+        --budget_.withdrawals;
+        agents_[event.at].withdraw(now_);
+        return collect(event.at);
+    }
+  }
+
+  // No more faults: all ranks hear of those that have gone. Ranks without a communicator call
+  // again, `calls` times each.
+  void finish(int calls) {
+    budget_ = {};
+    for (Node& node : nodes_) node.calls_left = calls;
+    bool moved = true;
+    while (moved && failure_.empty()) {
+      settle();
+      moved = false;
+      for (size_t rank = 0; rank < size(); ++rank) {
+        const Node& node = nodes_[rank];
+        if (node.dead || node.left || node.waits || node.calls_left == 0 || made(rank)) continue;
+        call(rank);
+        moved = true;
+      }
+      if (!moved) moved = pass_least_time();
+    }
+    for (size_t rank = 0; rank < size(); ++rank) {
+      if (nodes_[rank].dead) continue;
+      expect(!nodes_[rank].waits, "the call of rank " + std::to_string(rank) + " ends");
+    }
+    check_uniform();
+  }
+
+  // All ranks that live have made one communicator of themselves, or of ranks that died after that.
+  void expect_all_made() {
+    for (size_t rank = 0; rank < size(); ++rank) {
+      if (nodes_[rank].dead || nodes_[rank].left) continue;
+      expect(made(rank), "rank " + std::to_string(rank) + " has a communicator in the end");
+    }
+  }
+
+  uint64_t fingerprint() const {
+    uint64_t hash = hash_of({static_cast<uint64_t>(now_),
+                             static_cast<uint64_t>(budget_.deaths * 64 + budget_.leaves),
+                             static_cast<uint64_t>(budget_.timers * 64 + budget_.withdrawals)});
+    for (size_t rank = 0; rank < size(); ++rank) {
+      const Node& node = nodes_[rank];
+      hash = hash_of({hash, agents_[rank].fingerprint(), node.dead, node.left, node.waits,
+                      static_cast<uint64_t>(node.calls_left), node.made.size()});
+      for (const bool knows : node.knows) hash = hash_of({hash, knows});
+    }
+    for (const auto& each : wires_) {
+      hash = hash_of({hash, each.size()});
+      for (const auto& bytes : each) {
+        for (const std::byte byte : bytes) hash = hash_of({hash, std::to_integer<uint64_t>(byte)});
+      }
+    }
+    return hash;
+  }
+
+ private:
+  struct Node {
+    std::set<size_t> list;
+    bool dead = false;
+    bool left = false;
+    bool waits = false;  // a call
+    int calls_left = 0;
+    std::vector<bool> knows;                  // the ranks that have gone
+    std::vector<ShrinkSubject> called, made;  // all of them
+  };
+  using Wire = std::deque<std::vector<std::byte>>;  // an empty message: the sender has left
+
+  static Rank rank_of(size_t number) { return Rank(static_cast<int32_t>(number)); }
+  static size_t number_of(Rank rank) { return static_cast<size_t>(rank.value()); }
+  Wire& wire(size_t from, size_t to) { return wires_[from * size() + to]; }
+  const Wire& wire(size_t from, size_t to) const { return wires_[from * size() + to]; }
+
+  void expect(bool condition, const std::string& what) {
+    if (!condition && failure_.empty()) failure_ = what;
+  }
+
+  void call(size_t rank) {
+    Node& node = nodes_[rank];
+    --node.calls_left;
+    std::set<size_t> excluded = node.list;
+    for (size_t other = 0; other < size(); ++other) {
+      if (node.knows[other]) excluded.insert(other);
+    }
+    node.waits = true;
+    uint32_t ordinal = 0;
+    for (const ShrinkSubject& each : node.made) {
+      ordinal += each.excluded == ranks_of(excluded) ? 1 : 0;
+    }
+    node.called.push_back({ranks_of(excluded), ordinal});
+    agents_[rank].call(ranks_of(excluded), {}, now_);
+    collect(rank);
+  }
+
+  void collect(size_t rank) {
+    for (const ShrinkSend& send : agents_[rank].take_sends()) {
+      put(rank, number_of(send.to), encode(send.message));
+    }
+    Node& node = nodes_[rank];
+    if (!node.waits || !agents_[rank].outcome()) return;
+    node.waits = false;
+    const ShrinkDecision& outcome = *agents_[rank].outcome();
+    expect(outcome.subject == node.called.back(), "the outcome is of the call");
+    if (outcome.outcome != ShrinkOutcome::made) return;
+    node.made.push_back(outcome.subject);
+    for (size_t other = 0; other < size(); ++other) {
+      if (nodes_[other].dead || excludes(outcome.subject, other)) continue;
+      expect(made(other, outcome.subject) || waits_for(other, outcome.subject),
+             "it is made only while all of it want it");
+    }
+  }
+
+  static bool excludes(const ShrinkSubject& subject, size_t rank) {
+    return std::ranges::find(subject.excluded, rank_of(rank)) != subject.excluded.end();
+  }
+  bool made(size_t rank, const ShrinkSubject& subject) const {
+    return std::ranges::find(nodes_[rank].made, subject) != nodes_[rank].made.end();
+  }
+  bool waits_for(size_t rank, const ShrinkSubject& subject) const {
+    return nodes_[rank].waits && nodes_[rank].called.back() == subject;
+  }
+
+  void put(size_t from, size_t to, std::vector<std::byte> bytes) {
+    if (!nodes_[to].dead && !nodes_[to].left) wire(from, to).push_back(std::move(bytes));
+  }
+
+  void deliver(size_t from, size_t to) {
+    const std::vector<std::byte> bytes = wire(from, to).front();
+    wire(from, to).pop_front();
+    if (bytes.empty()) {
+      agents_[to].on_gone(rank_of(from), ShrinkOutcome::left, now_);
+      nodes_[to].knows[from] = true;
+      return collect(to);
+    }
+    const auto read = decode_shrink_message(bytes, static_cast<int32_t>(size()), size());
+    expect(read.ok(), "a message of a correct rank is decoded");
+    if (!read.ok()) return;
+    const Status status = agents_[to].on_message(rank_of(from), read.value(), now_);
+    expect(status.ok(), "a message of a correct rank is refused: " + status.message());
+    collect(to);
+  }
+
+  void die(size_t rank, bool unheard) {
+    --budget_.deaths;
+    nodes_[rank].dead = true;
+    for (size_t other = 0; other < size(); ++other) {
+      wire(other, rank).clear();
+      if (unheard) wire(rank, other).clear();
+    }
+  }
+
+  // Nothing of a rank arrives after its end is known.
+  void tell_gone(size_t gone, size_t rank) {
+    nodes_[rank].knows[gone] = true;
+    wire(gone, rank).clear();
+    agents_[rank].on_gone(rank_of(gone), ShrinkOutcome::died, now_);
+    collect(rank);
+  }
+
+  void leave(size_t rank) {
+    for (const ShrinkSend& send : agents_[rank].last_words()) {
+      put(rank, number_of(send.to), encode(send.message));
+    }
+    for (size_t other = 0; other < size(); ++other) {
+      wire(other, rank).clear();
+      if (other != rank) put(rank, other, {});
+    }
+    nodes_[rank].left = true;
+  }
+
+  void pass_time(size_t rank) {
+    now_ = std::max(now_, agents_[rank].next_timeout());
+    agents_[rank].progress(now_);
+    collect(rank);
+  }
+
+  bool pass_least_time() {
+    size_t next = size();
+    for (size_t rank = 0; rank < size(); ++rank) {
+      if (nodes_[rank].dead || nodes_[rank].left) continue;
+      const TimeNs at = agents_[rank].next_timeout();
+      if (at != kNever && (next == size() || at < agents_[next].next_timeout())) next = rank;
+    }
+    if (next == size()) return false;
+    expect(agents_[next].next_timeout() < now_ + 2 * kPatience, "time is of use");
+    expect(++idle_turns_ < 5000, "time comes to an end");
+    pass_time(next);
+    return true;
+  }
+
+  void settle() {
+    bool moved = true;
+    while (moved && failure_.empty()) {
+      moved = false;
+      for (const Event& event : events()) {
+        const bool is_delivery =
+            event.kind == Event::Kind::deliver || event.kind == Event::Kind::tell_gone;
+        if (!is_delivery) continue;
+        apply(event);
+        moved = true;
+        break;
+      }
+    }
+  }
+
+  // Checks that a communicator that one rank has made is made on all of its ranks that live.
+  void check_uniform() {
+    for (const Node& one : nodes_) {
+      if (one.dead) continue;
+      for (const ShrinkSubject& subject : one.made) {
+        for (size_t other = 0; other < size(); ++other) {
+          if (nodes_[other].dead || excludes(subject, other)) continue;
+          expect(made(other, subject),
+                 "rank " + std::to_string(other) + " has what another rank has made");
+        }
+      }
+    }
+  }
+
+  Budget budget_;
+  std::vector<ShrinkAgreement> agents_;
+  std::vector<Node> nodes_;
+  std::vector<Wire> wires_;
+  TimeNs now_ = 0;
+  int idle_turns_ = 0;
+  std::string failure_;
+};
+
+// Visits every state that the budget allows, each once. Returns the first failure.
+class Search {
+ public:
+  explicit Search(bool all_made) : all_made_(all_made) {}
+  std::string run(const World& from) {
+    visit(from);
+    return failure_;
+  }
+  size_t states() const { return seen_.size(); }
+
+ private:
+  void visit(const World& world) {
+    if (!failure_.empty() || !seen_.insert(world.fingerprint()).second) return;
+    const std::vector<Event> events = world.events();
+    // From every fourth state, and from each that has no further event, the rest must end well.
+    if (events.empty() || seen_.size() % 4 == 0) {
+      World rest(world);
+      rest.finish(4);
+      if (all_made_) rest.expect_all_made();
+      failure_ = rest.failure();
+    }
+    for (const Event& event : events) {
+      World next(world);
+      next.apply(event);
+      if (failure_.empty()) failure_ = next.failure();
+      if (failure_.empty()) visit(next);
+      if (failure_.empty()) continue;
+      failure_ += event.text();
+      return;
+    }
+  }
+
+  const bool all_made_;
+  std::unordered_set<uint64_t> seen_;
+  std::string failure_;
+};
+
+using Lists = std::vector<std::set<size_t>>;
+
+void search(const Lists& lists, const Budget& budget, size_t states_least, bool all_made = true) {
+  Search all(all_made);
+  EXPECT_EQ(all.run(World(lists, budget)), "");
+  EXPECT_GE(all.states(), states_least);
+  testing::Test::RecordProperty("states", std::to_string(all.states()));
+}
+
+TEST(ShrinkWorld, EveryOrderOfMessages) {
+  search({{}, {}, {}}, {.timers = 1}, 100);
+  search({{3}, {3}, {3}, {}}, {.calls = 1}, 100, false);
+}
+
+TEST(ShrinkWorld, RanksDieAtAnyMoment) {
+  search({{}, {}, {}}, {.deaths = 1, .calls = 2}, 1000);
+  search({{}, {}, {}}, {.deaths = 2, .calls = 2}, 1000);
+  search({{}, {}, {}, {}}, {.deaths = 1}, 1000);
+}
+
+TEST(ShrinkWorld, ARankLeavesAtAnyMoment) {
+  search({{}, {}, {}}, {.leaves = 1}, 300);
+  search({{}, {}, {}}, {.deaths = 1, .calls = 2, .leaves = 1}, 1000);
+}
+
+TEST(ShrinkWorld, ACallIsWithdrawnAtAnyMoment) {
+  search({{}, {}, {}}, {.calls = 2, .withdrawals = 1}, 300);
+  search({{}, {}, {}}, {.deaths = 1, .calls = 2, .withdrawals = 1}, 1000);
+}
+
+TEST(ShrinkWorld, ListsThatDiffer) {
+  search({{2}, {}, {}}, {.timers = 1}, 100, false);
+  search({{2}, {0}, {1}}, {.timers = 1}, 50, false);
+  search({{3}, {3}, {}, {2}}, {}, 50, false);
+  search({{2}, {}, {}}, {.deaths = 1, .calls = 2, .timers = 1}, 100, false);
+}
+
+// The ranks that both lists keep are told the other list; the ranks that one excludes are not in
+// its way.
+TEST(ShrinkWorld, TheErrorHasBothLists) {
+  World world({{3}, {3}, {}, {}}, {.calls = 1});
+  for (const size_t rank : {2u, 0u, 1u}) world.apply({Event::Kind::call, rank});
+  world.finish(0);
+  ASSERT_EQ(world.failure(), "");
+  for (const size_t rank : {0u, 1u}) {
+    ASSERT_TRUE(world.outcome(rank).has_value());
+    EXPECT_EQ(world.outcome(rank)->outcome, ShrinkOutcome::lists_differ);
+    EXPECT_EQ(world.outcome(rank)->ranks, ranks_of({2}));
+    EXPECT_EQ(world.outcome(rank)->other, ranks_of({}));
+  }
+  EXPECT_EQ(world.outcome(2)->outcome, ShrinkOutcome::lists_differ);
+  EXPECT_EQ(world.outcome(2)->other, ranks_of({3}));
+}
+
+TEST(ShrinkWorld, ARankThatNeverCallsIsNamed) {
+  World world({{}, {}, {}}, {.calls = 1});
+  world.apply({Event::Kind::call, 1});
+  world.apply({Event::Kind::call, 2});
+  world.finish(0);
+  ASSERT_EQ(world.failure(), "");
+  EXPECT_EQ(world.outcome(1)->outcome, ShrinkOutcome::not_called);
+  EXPECT_EQ(world.outcome(1)->ranks, ranks_of({0}));
+  EXPECT_GE(world.now(), kPatience);
+}
+
+TEST(ShrinkWorld, RandomOrdersOfLargerWorlds) {
+  for (uint32_t seed = 1; seed <= 3000; ++seed) {
+    std::mt19937 random(seed);
+    const size_t ranks = 3 + random() % 5;
+    const bool alike = random() % 4 != 0;
+    Lists lists(ranks);
+    for (auto& list : lists) {
+      if (!alike && random() % 3 == 0) list.insert(random() % ranks);
+    }
+    for (size_t rank = 0; rank < ranks; ++rank) lists[rank].erase(rank);
+    World world(lists, {.deaths = static_cast<int>(random() % 3),
+                        .calls = 3,
+                        .leaves = static_cast<int>(random() % 2),
+                        .timers = static_cast<int>(random() % 4),
+                        .withdrawals = static_cast<int>(random() % 2)});
+    for (int step = 0; step < 200; ++step) {
+      const std::vector<Event> events = world.events();
+      if (events.empty()) break;
+      world.apply(events[random() % events.size()]);
+    }
+    world.finish(6);
+    if (alike) world.expect_all_made();
+    ASSERT_EQ(world.failure(), "") << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace r2ccl
