@@ -189,6 +189,10 @@ PROTOTYPES = {
         c_int, [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_int]),
     "r2cclCommRevoke": (
         c_int, [c_void_p, c_int]),
+    "r2cclCommGetUniqueId": (
+        c_int, [c_void_p, c_void_p]),
+    "r2cclCommGrow": (
+        c_int, [c_void_p, c_int, c_void_p, c_int, c_void_p, c_void_p]),
     "r2cclCommCount": (
         c_int, [c_void_p, c_void_p]),
     "r2cclCommUserRank": (

@@ -5,6 +5,12 @@
 
 namespace r2ccl::api {
 
+UniqueIdBytes without_secret(const UniqueId& id) {
+  UniqueId told = id;
+  told.job.secret = {};
+  return encode(told);
+}
+
 bool wants_own_links(const Config& parent, const Config& child) {
   return parent.socket_ifname != child.socket_ifname || parent.oob_ifname != child.oob_ifname ||
          parent.cutoff_ns != child.cutoff_ns;

@@ -1,14 +1,23 @@
 // Communicators over the links of another one.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/status.h"
+#include "runtime/bootstrap/unique_id.h"
 #include "runtime/communicator.h"
 #include "runtime/config/config.h"
 
 namespace r2ccl::api {
+
+// The words of a unique id in an exchange among the ranks of a communicator.
+inline constexpr size_t kIdWords = kUniqueIdBytes / sizeof(int64_t);
+// Returns the bytes of the id that the others get. They derive the secret from the communicator's
+// key, so that it is on no wire.
+UniqueIdBytes without_secret(const UniqueId& id);
 
 // Links have some settings for all communicators that use them. Returns whether these differ.
 bool wants_own_links(const Config& parent, const Config& child);

@@ -301,11 +301,15 @@ Result<std::vector<Endpoint>> open_rendezvous(const Config& config, const JobIde
 }
 
 Result<r2cclUniqueId> make_unique_id() {
+  return make_unique_id(make_job_identity());
+}
+
+Result<r2cclUniqueId> make_unique_id(JobIdentity job) {
   auto config = read_config(nullptr);
   if (!config.ok()) return config.status();
   const auto secret = load_secret(config.value());
   if (!secret.ok()) return secret.status();
-  return make_id(config.value(), secret.value(), make_job_identity());
+  return make_id(config.value(), secret.value(), std::move(job));
 }
 
 Result<r2cclUniqueId> make_public_id(const r2cclConfig_t* given) {
@@ -320,14 +324,20 @@ Result<r2cclUniqueId> make_public_id(const r2cclConfig_t* given) {
 Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUniqueId& id,
                                                    int rank, const r2cclConfig_t* given) {
   R2CCL_RETURN_IF_ERROR(check_rank(rank, rank_count));
-  auto config = read_config(given);
-  if (!config.ok()) return config.status();
   UniqueIdBytes bytes;
   std::memcpy(bytes.data(), id.internal, bytes.size());
   auto decoded = decode_unique_id(bytes);
   crypto::wipe(bytes);
   if (!decoded.ok()) return decoded.status();
-  UniqueId found = std::move(decoded).value();
+  return init_from_id(rank_count, std::move(decoded).value(), rank, given);
+}
+
+Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, UniqueId found, int rank,
+                                                   const r2cclConfig_t* given,
+                                                   std::function<Status()> in_vain) {
+  R2CCL_RETURN_IF_ERROR(check_rank(rank, rank_count));
+  auto config = read_config(given);
+  if (!config.ok()) return config.status();
   if (rank_count == 1) end_rendezvous(found.job);
   auto secret = load_secret(config.value());
   if (!secret.ok()) return secret.status();
@@ -341,6 +351,7 @@ Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUn
   const std::vector<Endpoint> listening = found.rendezvous;
   CommunicatorOptions options{Rank(rank), rank_count, std::move(found.job),
                               std::move(found.rendezvous), std::move(config).value()};
+  options.in_vain = std::move(in_vain);
   options.unable = check_open_files(rank_count);
   return connect(std::move(options), listening);
 }

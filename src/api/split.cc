@@ -32,7 +32,6 @@ struct Part {
   int64_t reproducible = 0;
 };
 constexpr size_t kPartWords = 7;
-constexpr size_t kIdWords = kUniqueIdBytes / sizeof(int64_t);
 
 const char* name_of(SplitCall call) {
   return call == SplitCall::split ? "r2cclCommSplit" : "r2cclCommDup";
@@ -151,9 +150,7 @@ Result<UniqueId> exchange_ids(Communicator& parent, const UniqueId* mine, size_t
   const auto self = static_cast<size_t>(parent.rank().value());
   Words words(static_cast<size_t>(parent.rank_count()) * kIdWords);
   if (mine != nullptr) {
-    UniqueId told = *mine;
-    told.job.secret = {};
-    const UniqueIdBytes bytes = encode(told);
+    const UniqueIdBytes bytes = without_secret(*mine);
     std::memcpy(&words[self * kIdWords], bytes.data(), bytes.size());
   }
   View ignored;

@@ -106,6 +106,28 @@ class Comm:
             ctypes.byref(handle), None, flags))
         return Comm(self.lib, handle)
 
+    def unique_id(self):
+        made = UniqueId()
+        check(self.lib, self.lib.r2cclCommGetUniqueId(self.handle, ctypes.byref(made)))
+        return bytes(made)
+
+    def grow(self, count, id_bytes=None, **config):
+        """The call of a rank that is there."""
+        return Comm._grown(self.lib, self.handle, count, id_bytes, -1, config)
+
+    @staticmethod
+    def join(lib, count, id_bytes, rank, **config):
+        """The same of a new process."""
+        return Comm._grown(lib, None, count, id_bytes, rank, config)
+
+    @staticmethod
+    def _grown(lib, comm, count, id_bytes, rank, config):
+        handle, given = ctypes.c_void_p(), c_api.config(**config)
+        made = None if id_bytes is None else ctypes.byref(UniqueId.from_buffer_copy(id_bytes))
+        check(lib, lib.r2cclCommGrow(comm, count, made, rank, ctypes.byref(handle),
+                                     ctypes.byref(given)))
+        return Comm(lib, handle)
+
     def revoke(self):
         check(self.lib, self.lib.r2cclCommRevoke(self.handle, 0))
 

@@ -115,33 +115,5 @@ TEST(ShrinkCodec, SurvivesChangedBytesOfAHostileRank) {
   }
 }
 
-TEST(ShrinkAgreement, RefusesMessagesThatNoCorrectRankSends) {
-  ShrinkAgreement agreement(Rank(0), kRanks, kSecond);
-  const auto refuses = [&](const ShrinkMessage& message) {
-    return !agreement.on_message(Rank(1), message, 0).ok();
-  };
-  EXPECT_TRUE(refuses(ShrinkWish{0, false, {}}));               // no call
-  EXPECT_TRUE(refuses(ShrinkWish{1, false, {ranks({1}), 0}}));  // without its sender
-  EXPECT_TRUE(refuses(ShrinkWish{1, false, {ranks({0}), 0}}));  // without its receiver
-  EXPECT_TRUE(refuses(ShrinkAnswer{5, {}, false, {}}));         // nobody asked
-  ShrinkDecision news = decision(ShrinkOutcome::made);          // its sender is excluded
-  EXPECT_TRUE(refuses(news));
-  news.subject.excluded = ranks({0, 2});  // this rank is excluded, and has called
-  EXPECT_TRUE(refuses(news));
-  news.serial = 0;
-  EXPECT_FALSE(refuses(news));
-  EXPECT_EQ(agreement.excluded_by(), ranks({1, 3}));
-}
-
-// The questions of a faulty rank take no memory beyond a bound.
-TEST(ShrinkAgreement, KeepsABoundedNumberOfPromises) {
-  ShrinkAgreement agreement(Rank(0), kRanks, kSecond);
-  int taken = 0;
-  for (uint32_t ordinal = 0; ordinal < 1000; ++ordinal) {
-    taken += agreement.on_message(Rank(2), ShrinkQuestion{1, true, {{}, ordinal}}, 0).ok() ? 1 : 0;
-  }
-  EXPECT_EQ(taken, 64);
-}
-
 }  // namespace
 }  // namespace r2ccl

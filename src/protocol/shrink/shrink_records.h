@@ -1,4 +1,4 @@
-// The memory of one rank in the agreement on smaller communicators: those that it has made, and its
+// The memory of one rank in the agreement on smaller communicators: its communicators, and its
 // promises. Pure.
 #pragma once
 
