@@ -320,8 +320,9 @@ R2CCL_API r2cclResult_t r2cclCommShrink(r2cclComm_t comm, const int* excludeRank
  * r2cclCommDestroy are legal. Any thread may call it any time. */
 R2CCL_API r2cclResult_t r2cclCommRevoke(r2cclComm_t comm, int revokeFlags);
 
-/* Makes a unique id by which new processes join comm's ranks in r2cclCommGrow. It holds a secret that
- * comm's ranks can derive, and its rendezvous is in this process, as that of r2cclGetUniqueId. */
+/* Makes a unique id by which new processes join comm's ranks in r2cclCommGrow. It holds a secret
+ * that comm's ranks can derive, and its rendezvous is in this process, as that of r2cclGetUniqueId.
+ */
 R2CCL_API r2cclResult_t r2cclCommGetUniqueId(r2cclComm_t comm, r2cclUniqueId* uniqueId);
 /* Makes a communicator of nRanks ranks: all of comm, which keep their numbers, and new processes,
  * such as those in place of dead ones that r2cclCommShrink has removed. One rank of comm makes the
@@ -330,8 +331,8 @@ R2CCL_API r2cclResult_t r2cclCommGetUniqueId(r2cclComm_t comm, r2cclUniqueId* un
  *
  * The call is one of the ordered calls on comm, like a collective, and then meets all ranks, as
  * r2cclCommInitRankConfig, whose config, bounds and errors it has; it makes connections of its own.
- * comm goes on, and can be destroyed. An error leaves *newcomm NULL: a wrong argument of one rank of
- * comm is an error on all of comm, as with r2cclCommSplit. */
+ * comm goes on, and can be destroyed. An error leaves *newcomm NULL: a wrong argument of one rank
+ * of comm is an error on all of comm, as with r2cclCommSplit. */
 R2CCL_API r2cclResult_t r2cclCommGrow(r2cclComm_t comm, int nRanks, const r2cclUniqueId* uniqueId,
                                       int rank, r2cclComm_t* newcomm, const r2cclConfig_t* config);
 

@@ -51,8 +51,8 @@ std::vector<Rank> ranks_of(const std::set<size_t>& numbers) {
 
 class World {
  public:
-  // `lists`: the ranks that each one excludes at first. Later it also excludes ranks that have gone,
-  // in so far as it knows.
+  // `lists`: the ranks that each one excludes at first. Later it also excludes ranks that have
+  // gone, in so far as it knows.
   World(const std::vector<std::set<size_t>>& lists, const Budget& budget)
       : budget_(budget), nodes_(lists.size()), wires_(lists.size() * lists.size()) {
     for (size_t i = 0; i < lists.size(); ++i) {
