@@ -301,12 +301,12 @@ R2CCL_API r2cclResult_t r2cclCommCreateGroup(r2cclComm_t comm, const int* ranks,
  *
  * It returns when all ranks that stay have called. Either the communicator is made on all of them
  * that live, or on none, which may call again:
- * - r2cclRemoteError names ranks that stay and have died, left or aborted, or says that others made
- *   a communicator without this rank;
+ * - r2cclRemoteError names ranks that stay and have died, left or aborted; it names none where
+ * others have made a communicator without this rank;
  * - r2cclInvalidUsage: another rank has called with another list. The text has both, and
  *   r2cclGetErrorInfo the ranks that only the other one has;
- * - r2cclTimeout names ranks that have not called within the init bound (R2CCL_INIT_TIMEOUT_S). A
- *   rank that is stopped is waited for.
+ * - r2cclTimeout names ranks that have not called within the bound of comm's init
+ *   (R2CCL_INIT_TIMEOUT_S), or the one that decides, which has not answered some seconds later.
  * So ranks that have seen different deaths meet when each adds the ranks of its errors to its list
  * and calls again. A rank that dies just after the agreement may belong to the new communicator,
  * whose first call then names it. config as for r2cclCommCreateGroup. After r2cclCommFinalize, or
@@ -315,9 +315,10 @@ R2CCL_API r2cclResult_t r2cclCommShrink(r2cclComm_t comm, const int* excludeRank
                                         int excludeRanksCount, r2cclComm_t* newcomm,
                                         const r2cclConfig_t* config, int shrinkFlags);
 /* Ends all operations of comm on all ranks, as MPI_Comm_revoke: with r2cclAborted here, with
- * r2cclRemoteError elsewhere. For a rank that has seen an error that others may not have met yet.
- * revokeFlags must be 0. Afterwards r2cclCommShrink, r2cclCommCreateGroup, r2cclCommAbort and
- * r2cclCommDestroy are legal. Any thread may call it any time. */
+ * r2cclRemoteError elsewhere; the error names no rank at fault. For a rank that has seen an error
+ * that others may not have met yet. revokeFlags must be 0. Afterwards r2cclCommShrink,
+ * r2cclCommCreateGroup, r2cclCommAbort and r2cclCommDestroy are legal. Any thread may call it any
+ * time. */
 R2CCL_API r2cclResult_t r2cclCommRevoke(r2cclComm_t comm, int revokeFlags);
 
 /* Makes a unique id by which new processes join comm's ranks in r2cclCommGrow. It holds a secret

@@ -24,12 +24,11 @@ def shrink_group(ranks_to_exclude, group=None, shrink_flags=SHRINK_DEFAULT, pg_o
             if other is not old:
                 other.abort()
         dist.destroy_process_group()
+        made.become_default()
         c10d._update_default_pg(made)
-        places = range(made.size())
     else:
         dist.destroy_process_group(old)
-        places = made.global_ranks()
-    _register(made, {place: rank for rank, place in enumerate(places)})
+    _register(made, {place: rank for rank, place in enumerate(made.global_ranks())})
     return made
 
 

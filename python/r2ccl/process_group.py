@@ -29,7 +29,7 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
     def __init__(self, communicator, store, timeout, record):
         dist.ProcessGroup.__init__(self, communicator.rank, communicator.size)
         self._store = store
-        self._shrinks = 0
+        self._shrinks = {}  # how many groups there were without these ranks
         self.bound_device_id = None
         self._open(communicator, timeout, record)
 
@@ -138,11 +138,12 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
         """Returns a group without these ranks of this one, which may have failed. All others call
         it with the same list. torch does not know the result: see r2ccl.shrink_group."""
         excluded = sorted(set(ranks_to_exclude))
-        self._shrinks += 1
-        name = f"{self._record.name}:shrunk:{self._shrinks}:{excluded}"
+        made = self._shrinks.get(tuple(excluded), 0)
+        name = f"{self._record.name}:without:{excluded}:{made}"
         config = Config.of_options(opts, name)
         communicator = threads.interruptible(lambda: self.open_communicator("shrink").shrink(
             excluded, shrink_flags, config, self._timeout_ms))
+        self._shrinks[tuple(excluded)] = made + 1
         left = [rank for place, rank in enumerate(self._record.ranks) if place not in excluded]
         return ProcessGroupR2ccl(
             communicator, dist.PrefixStore(f"{name}/", self._store),
@@ -150,8 +151,12 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
             recorder.Recorder(name, left, communicator.rank))
 
     def global_ranks(self):
-        """Returns the ranks in the first default group of the process, by their rank here."""
+        """Returns the ranks in the default group, by their rank here."""
         return list(self._record.ranks)
+
+    def become_default(self):
+        """Numbers the ranks anew."""
+        self._record.ranks = list(range(self._size))
 
 
 def create(options, backend_options=None):

@@ -19,6 +19,11 @@ Status shrink_wrong(const std::string& text) {
   return {Code::invalid_argument, std::string(kShrink) + ": " + text};
 }
 
+// The error names no rank at fault: the one that revokes goes on.
+Status revoked(const std::string& why) {
+  return {Code::aborted, why};
+}
+
 // Returns the excluded ranks in ascending order.
 Result<std::vector<Rank>> excluded_of(const Communicator& comm, std::span<const int> given) {
   std::vector<Rank> excluded;
@@ -58,7 +63,7 @@ Result<std::unique_ptr<Communicator>> shrink(Communicator& parent,
         "config has an ifname, oob_ifname or cutoff_ms other than comm's: the links that "
         "both use have these settings");
   }
-  if (abort) parent.abort("r2cclCommShrink with R2CCL_SHRINK_ABORT was called");
+  if (abort) parent.fail(revoked("r2cclCommShrink with R2CCL_SHRINK_ABORT was called"));
   auto agreed = parent.agree_without(excluded);
   if (!agreed.ok()) return agreed.status().with_context(kShrink);
   CommunicatorOptions options;
@@ -112,7 +117,7 @@ r2cclResult_t r2cclCommRevoke(r2cclComm_t comm, int revokeFlags) {
     if (revokeFlags != 0) {
       return error(r2ccl::Code::invalid_argument, "r2cclCommRevoke: revokeFlags is not 0");
     }
-    object->communicator->abort("r2cclCommRevoke was called");
+    object->communicator->fail(revoked("r2cclCommRevoke was called"));
     return r2cclSuccess;
   });
 }

@@ -344,6 +344,10 @@ Inherited Communicator::inherit(const View& view, std::span<const Rank> ranks) {
 }
 
 Result<Communicator::Shrunk> Communicator::agree_without(const std::vector<Rank>& excluded) {
+  const std::unique_lock turn(shrink_mutex_, std::try_to_lock);
+  if (!turn.owns_lock()) {
+    return Status(Code::invalid_usage, "an earlier call on this communicator has not returned");
+  }
   Status begun;
   call([&] { begun = runtime_->begin_shrink(excluded); });
   if (!begun.ok()) return begun;
@@ -411,7 +415,11 @@ Status Communicator::leave() {
     return late.with_ranks(std::move(ranks));
   }
   const Status failed = failure();
-  if (failed.ok()) return failed;
+  if (failed.ok()) {
+    // An excluded rank that lives should not take this one's end for a death.
+    (void)thread().wait_until([this] { return runtime_->waived_told(); }, kAbortBound);
+    return failed;
+  }
   // Calls that do not match are no failure of another rank.
   bool unmatched = false;
   ask([&] { unmatched = runtime_->abandoned(); });

@@ -134,6 +134,7 @@ class Communicator final : private RankObserver {
   const std::shared_ptr<AwaitedRequests> awaited_;
   uint64_t awaited_seen_ = 0;  // its change counter
   bool finalizes_ = false;     // in the driving thread
+  std::mutex shrink_mutex_;    // held by a call of agree_without() until it has its outcome
 
   mutable std::mutex failure_mutex_;  // guards failure_
   Status failure_;                    // the runtime's, for all threads

@@ -13,7 +13,7 @@ namespace {
 // A peer may use the channels of so many before this process opens them.
 constexpr size_t kContextsMax = limits::kContextsUnopenedMax;
 // The ends of so many are kept: this process may make them yet.
-constexpr size_t kEndedMax = 64;
+constexpr size_t kEndedMax = 128;  // notices, up to two for each
 // A context has so many notices at most. Its kinds have one to five subjects; a faulty peer may
 // invent others.
 constexpr size_t kNoticesMax = 32;
@@ -44,8 +44,10 @@ void EarlyNotices::keep_end(const Slot& slot, std::span<const std::byte> bytes) 
   }
   if (count_of(slot.peer).ended >= kEndedMax) {
     const auto from = kept_.lower_bound({slot.peer, ContextId(), NoticeKind{}, 0});
-    kept_.erase(
-        std::find_if(from, kept_.end(), [](const auto& each) { return is_end(each.first.kind); }));
+    const auto oldest =
+        std::find_if(from, kept_.end(), [](const auto& each) { return is_end(each.first.kind); });
+    const auto [begin, end] = of_context(slot.peer, oldest->first.context);
+    kept_.erase(begin, end);
   }
   kept_[slot].assign(bytes.begin(), bytes.end());
 }

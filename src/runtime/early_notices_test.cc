@@ -74,7 +74,7 @@ TEST_F(EarlyNoticesTest, AreBounded) {
   EXPECT_EQ(notices_.size(), full);
   EXPECT_EQ(take(ContextId(100)).front().second, 9) << "what is kept stays up to date";
   for (uint64_t i = 0; i < 10'000; ++i) keep(kPeer, NoticeKind::ended, ContextId(20'000 + i), 0, 1);
-  EXPECT_LE(notices_.size(), full + 64) << "they count apart, so that good ones have room";
+  EXPECT_LE(notices_.size(), full + 128) << "they count apart, so that good ones have room";
   keep(Rank(5), NoticeKind::ended, kContext, 0, 7);
   EXPECT_EQ(take(kContext).back(), (std::pair{Rank(5), 7})) << "other peers have their own room";
 }

@@ -320,16 +320,23 @@ bool RankRuntime::goodbye_done() const {
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     if (Rank(rank) != options_.self && !farewells_->done(Rank(rank))) return false;
   }
-  // Others may still say goodbye to each other through this process.
-  return job_->parts().go_on_without(*this) || engine_.relays().empty();
+  // Others may still say goodbye to each other through this process, as long as its job lives.
+  return job_->parts().has_others(*this) || engine_.relays().empty();
+}
+
+bool RankRuntime::waived_told() const {
+  for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+    if (Rank(rank) != options_.self && !farewells_->told(Rank(rank))) return false;
+  }
+  return true;
 }
 
 std::vector<Rank> RankRuntime::goodbyes_missing() const {
   std::vector<Rank> missing;
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     if (Rank(rank) == options_.self) continue;
-    const bool relayed = !job_->parts().go_on_without(*this) &&
-                         engine_.relays().serves(members_->peer_of(Rank(rank)));
+    const bool relayed =
+        !job_->parts().has_others(*this) && engine_.relays().serves(members_->peer_of(Rank(rank)));
     if (!farewells_->done(Rank(rank)) || relayed) {
       missing.emplace_back(rank);
     }
@@ -404,7 +411,8 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
       if (views_ != nullptr) views_->on_report(rank, body);
       return;
     case NoticeKind::shrink:
-      return make_shrinks().on_message(rank, body);
+      make_shrinks().on_message(rank, body);
+      return refuse_ghosts();
     case NoticeKind::costs:
       if (cost_meter_ != nullptr) cost_meter_->on_notice(rank, body);
       return;

@@ -148,6 +148,8 @@ class RankRuntime final : private JobPart {
   void set_caller_waits(bool waits);
   // Every peer has said goodbye too, or has ended.
   bool goodbye_done() const;
+  // Each rank whose farewell is not waited for has this one's.
+  bool waived_told() const;
   std::vector<Rank> goodbyes_missing() const;
   // Ends every operation with `why` and tells the other ranks. The first cause counts.
   void fail(const Status& why);
@@ -198,6 +200,7 @@ class RankRuntime final : private JobPart {
   void prepare_measurement(const std::vector<MessagePort*>& ports, const HostGroups& hosts);
   void close_contexts();
   RankShrinks& make_shrinks();
+  void refuse_ghosts();
   ShrinkOutcome end_of(Rank rank) const;
   bool gone(Rank rank) const;
   void detach(const Status& why);

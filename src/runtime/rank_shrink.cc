@@ -1,6 +1,8 @@
 // Smaller communicators: the part of a rank in their agreement, also after its failure.
 #include <utility>
+#include <vector>
 
+#include "runtime/child_numbers.h"
 #include "runtime/rank_runtime.h"
 
 namespace r2ccl {
@@ -49,6 +51,23 @@ void RankRuntime::waive(const std::vector<Rank>& excluded) {
     farewells_->waive(rank);
     const bool owed = failure_.ok() && !halted() && !members_->link(rank)->peer_ended();
     if (owed && farewells_->ended(rank)) answer(rank);
+  }
+}
+
+// The others have made a communicator with a call that this rank has given up.
+void RankRuntime::refuse_ghosts() {
+  for (const ShrinkSubject& subject : shrinks_->take_ghosts()) {
+    std::vector<Rank> peers;
+    Rank self;
+    for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
+      if (has(subject.excluded, Rank(rank))) continue;
+      if (Rank(rank) == options_.self) self = Rank(static_cast<int32_t>(peers.size()));
+      peers.push_back(members_->peer_of(Rank(rank)));
+    }
+    const ContextId context = ChildNumbers(comm_id_).of_shrink(subject.excluded, subject.ordinal);
+    Members members(engine_, context, self, std::move(peers));
+    tell_refusal(members,
+                 {Code::timeout, "its r2cclCommShrink had ended before the others agreed"});
   }
 }
 

@@ -148,6 +148,7 @@ class ShrinkTest(LocalJobCase):
                 if rank_number() == 1:
                     comm.revoke()
                 comm.all_reduce(data, data, COUNT, datatype=api.INT32)
+            lines.say(event="named", ranks=comm.ranks_at_fault())
             with telling(lines, "shrunk"):
                 left = comm.shrink([])
             data = api.buffer(api.INT32, range(COUNT))
@@ -161,9 +162,18 @@ class ShrinkTest(LocalJobCase):
         for rank, message in self.hear_all(job, "revoked").items():
             self.assertEqual(message["code"], api.ABORTED if rank == 1 else api.REMOTE)
             self.assertIn("r2cclCommRevoke", message["text"])
+        for message in self.hear_all(job, "named").values():
+            self.assertEqual(message["ranks"], [])  # nobody is to be excluded
         for message in self.hear_all(job, "shrunk").values():
             self.assert_ok(message)
         self.expect_orderly_end(job)
+
+    def expect_exclusion(self, process):
+        """It neither makes a communicator of its own, nor is led to."""
+        told = self.hear(process, "excluded")
+        self.assertEqual(told["code"], api.REMOTE, told["text"])
+        self.assertIn("without this rank", told["text"])
+        self.assertEqual(self.hear(process, "named")["ranks"], [])
 
     def test_an_excluded_rank_ends_alone(self):
         """It neither dies nor calls. Its destroy and that of the others do not wait."""
@@ -172,6 +182,9 @@ class ShrinkTest(LocalJobCase):
             comm.barrier()
             if rank_number() == 2:
                 lines.hear()
+                with telling(lines, "excluded"):
+                    comm.shrink([])
+                lines.say(event="named", ranks=api.Comm(lib, None).ranks_at_fault())
                 with telling(lines, "destroyed"):
                     comm.destroy()
                 return
@@ -190,6 +203,8 @@ class ShrinkTest(LocalJobCase):
                 for group in (first, [rank for rank in job if rank not in first]):
                     those = {rank: job[rank] for rank in group}
                     self.tell_all(those, go=True)
+                    if group == [2]:
+                        self.expect_exclusion(job[2])
                     for message in self.hear_all(those, "destroyed").values():
                         self.assert_ok(message)
                         self.assertLess(message["seconds"], 5 + BUSY_S)

@@ -54,7 +54,7 @@ void ShrinkAgreement::call(std::vector<Rank> excluded, View view, TimeNs now) {
   own.open = own.direct = true;
   own.in_conflict = false;
   own.since = now;
-  own_view_ = std::move(view);
+  own_view_ = fitting(view);
   outcome_.reset();
   asked_.reset();  // earlier answers say nothing of this call
   told_ = kNoRank;
@@ -78,18 +78,6 @@ void ShrinkAgreement::tell_wish() {
   send(decides, own.wish);
 }
 
-std::vector<Rank> ShrinkAgreement::waits_on() const {
-  const Heard& own = heard(self_);
-  if (!own.open) return {};
-  const Rank decides = coordinator(own.wish.subject);
-  if (decides != self_) return {decides};
-  std::vector<Rank> silent;
-  for (const Rank rank : kept(own.wish.subject)) {
-    if (!heard(rank).open) silent.push_back(rank);
-  }
-  return silent;
-}
-
 Status ShrinkAgreement::check(Rank from, const ShrinkMessage& message) const {
   const auto refused = [](const char* what) {
     return Status(Code::remote, std::string("a message about a smaller communicator ") + what);
@@ -98,11 +86,6 @@ Status ShrinkAgreement::check(Rank from, const ShrinkMessage& message) const {
     const auto& excluded = wish->subject.excluded;
     if (wish->serial == 0 || has(excluded, from) || has(excluded, self_)) {
       return refused("of a rank that has not called, or not for this one");
-    }
-  }
-  if (const auto* question = std::get_if<ShrinkQuestion>(&message)) {
-    if (question->takes_over && !promises_.has_room_for(question->subject)) {
-      return refused("that is one too many");
     }
   }
   if (const auto* answer = std::get_if<ShrinkAnswer>(&message)) {
@@ -123,6 +106,7 @@ Status ShrinkAgreement::on_message(Rank from, const ShrinkMessage& message, Time
   R2CCL_RETURN_IF_ERROR(check(from, message));
   if (const auto* wish = std::get_if<ShrinkWish>(&message)) {
     on_wish(from, *wish, true, now);
+    if (tally_ && !wish->withdrawn && tally_->add(*wish)) return {};
   } else if (const auto* question = std::get_if<ShrinkQuestion>(&message)) {
     on_question(from, *question);
   } else if (const auto* answer = std::get_if<ShrinkAnswer>(&message)) {
@@ -140,6 +124,7 @@ void ShrinkAgreement::on_wish(Rank from, const ShrinkWish& wish, bool direct, Ti
   const bool ended = wish.serial <= theirs.decided && !mutated(Mutant::shrink_stale);
   if (wish.serial == 0 || ended || wish.serial < theirs.wish.serial) return;
   const bool known = theirs.open && wish.serial == theirs.wish.serial;
+  if (known || !direct) tally_.reset();
   if (!known) theirs.since = now;
   theirs.wish = wish;
   theirs.open = true;
@@ -170,7 +155,11 @@ void ShrinkAgreement::on_answer(Rank from, const ShrinkAnswer& answer, TimeNs no
 
 void ShrinkAgreement::on_decision(const ShrinkDecision& decision, TimeNs now) {
   if (decision.serial == 0) {
-    if (decision.outcome == ShrinkOutcome::made) excluded_by_ = kept(decision.subject);
+    if (decision.outcome != ShrinkOutcome::made) return;
+    excluded_by_ = kept(decision.subject);
+    // These wait for this rank no more.
+    const auto stays = [&](Rank rank) { return !has(heard(self_).wish.subject.excluded, rank); };
+    if (std::ranges::any_of(excluded_by_, stays)) withdraw(now);
     return;
   }
   // A communicator that is made is made, whichever call the sender knew of.
@@ -179,7 +168,10 @@ void ShrinkAgreement::on_decision(const ShrinkDecision& decision, TimeNs now) {
       decision.outcome == ShrinkOutcome::made || decision.serial == own.wish.serial;
   const bool mine = own.open && same_call && decision.subject == own.wish.subject;
   const bool permitted = promises_.permit(decision) || mutated(Mutant::shrink_late_commit);
-  if (mine && permitted) adopt(decision, now);
+  if (mine && permitted) return adopt(decision, now);
+  const bool ghost =
+      decision.outcome == ShrinkOutcome::made && std::erase(given_up_, decision.subject) > 0;
+  if (ghost) ghosts_.push_back(decision.subject);
 }
 
 // The call that waits has this outcome.
@@ -222,8 +214,18 @@ void ShrinkAgreement::on_gone(Rank rank, ShrinkOutcome how, TimeNs now) {
 
 void ShrinkAgreement::progress(TimeNs now) {
   tell_wish();
+  tally_.reset();
   next_ = kNever;
-  while (step_once(now)) {
+  const auto decide_one = [&] {
+    for (const ShrinkSubject& subject : subjects()) {
+      if (auto decision = decide(subject, now)) {
+        tell(std::move(*decision), now);
+        return true;
+      }
+    }
+    return false;
+  };
+  while (decide_one()) {
   }
 }
 

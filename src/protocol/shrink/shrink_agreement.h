@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -36,6 +37,8 @@ class ShrinkAgreement {
   // second one: they may have called with another list, of which another rank knows.
   static constexpr TimeNs kAskAfter = 200 * kMillisecond;
   static constexpr TimeNs kAskAgain = kSecond;
+  // A rank withdraws a call that its coordinator does not answer, and ends it after this time.
+  static constexpr TimeNs kGiveUpAfter = 10 * kSecond;
 
   // `patience`: how long a coordinator waits for ranks that have not called.
   ShrinkAgreement(Rank self, int32_t rank_count, TimeNs patience);
@@ -52,6 +55,10 @@ class ShrinkAgreement {
   // others before this rank leaves.
   std::vector<ShrinkSend> last_words() const;
 
+  // Returns the communicators that the others have made with a call that this rank has given up,
+  // and forgets them: they are to hear that it takes no part.
+  std::vector<ShrinkSubject> take_ghosts() { return std::exchange(ghosts_, {}); }
+
   // Takes a message. Fails when no correct rank can have sent it; then nothing has changed.
   Status on_message(Rank from, const ShrinkMessage& message, TimeNs now);
   // The rank has died, is cut off, or has left: `how`.
@@ -62,8 +69,6 @@ class ShrinkAgreement {
   std::vector<ShrinkSend> take_sends();
 
   // --- for reports ---
-  // Returns the ranks that the call of this one waits for, in so far as it knows them.
-  std::vector<Rank> waits_on() const;
   // Returns the ranks that have made a communicator without this one.
   const std::vector<Rank>& excluded_by() const { return excluded_by_; }
   // Returns a number that is equal for equal states.
@@ -81,6 +86,13 @@ class ShrinkAgreement {
     uint32_t answered = 0;     // the last round that the rank has answered
     bool made = false;         // in that answer
     View view;                 // in that answer
+  };
+  // Calls for one subject, while nothing else happens: most calls are only counted.
+  struct Tally {
+    ShrinkSubject subject;
+    size_t missing = 0;
+    // Returns whether calls are still missing after this one.
+    bool add(const ShrinkWish& wish) { return wish.subject == subject && --missing > 0; }
   };
   // The latest questions of this rank.
   struct Asked {
@@ -107,8 +119,8 @@ class ShrinkAgreement {
 
   // shrink_coordinator.cc
   std::vector<ShrinkSubject> subjects() const;
-  bool step_once(TimeNs now);
   std::optional<ShrinkDecision> decide(const ShrinkSubject& subject, TimeNs now);
+  std::optional<ShrinkDecision> give_up(const ShrinkSubject& subject, TimeNs now);
   bool wants(Rank rank, const ShrinkSubject& subject) const;
   bool may_be_made(const ShrinkSubject& subject) const;
   bool have_answered(const ShrinkSubject& subject) const;
@@ -131,7 +143,10 @@ class ShrinkAgreement {
   View own_view_;        // of the last call
   Rank told_ = kNoRank;  // the coordinator that knows the call that waits
   std::vector<Rank> excluded_by_;
+  std::vector<ShrinkSubject> given_up_;  // without an answer
+  std::vector<ShrinkSubject> ghosts_;
   std::optional<Asked> asked_;
+  std::optional<Tally> tally_;  // set by wait_for_calls(), until the next event of another kind
   uint32_t round_ = 0;
   TimeNs next_ = kNever;
 };

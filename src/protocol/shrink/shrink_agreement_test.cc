@@ -44,14 +44,42 @@ TEST(ShrinkAgreement, RefusesMessagesThatNoCorrectRankSends) {
   EXPECT_EQ(agreement.excluded_by(), ranks({1, 3}));
 }
 
+// A coordinator that is stopped may decide later.
+TEST(ShrinkAgreement, GivesUpACoordinatorThatDoesNotAnswer) {
+  ShrinkAgreement agreement(Rank(1), kRanks, kSecond);
+  agreement.call({Rank(3)}, {}, 0);
+  agreement.take_sends();
+  TimeNs now = agreement.next_timeout();
+  EXPECT_GT(now, kSecond);
+  agreement.progress(now);
+  const auto sends = agreement.take_sends();
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_TRUE(std::get<ShrinkWish>(sends[0].message).withdrawn);
+  EXPECT_FALSE(agreement.outcome().has_value());
+  agreement.progress(agreement.next_timeout());
+  ASSERT_TRUE(agreement.outcome().has_value());
+  EXPECT_EQ(agreement.outcome()->outcome, ShrinkOutcome::not_called);
+  EXPECT_EQ(agreement.outcome()->ranks, ranks({0}));
+  EXPECT_EQ(agreement.next_timeout(), kNever);
+  ShrinkDecision late;
+  late.serial = 1;
+  late.subject = {ranks({3}), 0};
+  EXPECT_TRUE(agreement.on_message(Rank(0), late, now + 60 * kSecond).ok());
+  EXPECT_EQ(agreement.take_ghosts(), std::vector{late.subject});
+  EXPECT_TRUE(agreement.take_ghosts().empty());
+}
+
 // The questions of a faulty rank take no memory beyond a bound.
 TEST(ShrinkAgreement, KeepsABoundedNumberOfPromises) {
-  ShrinkAgreement agreement(Rank(0), kRanks, kSecond);
-  int taken = 0;
-  for (uint32_t ordinal = 0; ordinal < 1000; ++ordinal) {
-    taken += agreement.on_message(Rank(2), ShrinkQuestion{1, true, {{}, ordinal}}, 0).ok() ? 1 : 0;
-  }
-  EXPECT_EQ(taken, 64);
+  ShrinkPromises promises;
+  for (uint32_t ordinal = 0; ordinal < 1000; ++ordinal) promises.add({{}, ordinal}, Rank(2));
+  EXPECT_EQ(promises.all().size(), ShrinkPromises::kMaxOfOne);
+  ShrinkDecision late = decision(ShrinkOutcome::made);
+  late.subject = {{}, 999};
+  late.by = Rank(1);
+  EXPECT_FALSE(promises.permit(late));
+  late.by = Rank(2);
+  EXPECT_TRUE(promises.permit(late));
 }
 
 // One message to the coordinator and one back, for each rank, and three more where it dies.

@@ -13,7 +13,9 @@ namespace r2ccl {
 namespace {
 
 constexpr size_t kRanksNamedMax = 32;
-// The bytes that a notice has room for.
+// The bytes of a view; two lists of ranks take no more than as many again each.
+constexpr size_t kViewBytesMax = 2000;
+// The bytes of a message. A notice also has its head.
 constexpr size_t kBytesMax = limits::kNoticeBytesMax - 64;
 
 struct Run {
@@ -211,18 +213,28 @@ bool fits_shrink(const std::vector<Rank>& excluded) {
   return runs_of(excluded).size() <= kShrinkRunsMax;
 }
 
-// A view that has no room is left out: the new communicator finds the rates by itself.
+uint64_t slot_of(const ShrinkMessage& message) {
+  const auto* answer = std::get_if<ShrinkAnswer>(&message);
+  if (answer != nullptr && answer->round == 0) return std::variant_size_v<ShrinkMessage>;
+  const auto* decision = std::get_if<ShrinkDecision>(&message);
+  if (decision != nullptr && decision->serial == 0) return std::variant_size_v<ShrinkMessage> + 1;
+  return message.index();
+}
+
+View fitting(const View& view) {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  put_view(out, view);
+  return bytes.size() <= kViewBytesMax ? view : View();
+}
+
 std::vector<std::byte> encode(const ShrinkMessage& message) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   out.put(static_cast<uint8_t>(message.index()));
   std::visit([&out](const auto& each) { put(out, each); }, message);
-  if (bytes.size() <= kBytesMax) return bytes;
-  ShrinkMessage smaller = message;
-  if (auto* answer = std::get_if<ShrinkAnswer>(&smaller)) answer->view = {};
-  if (auto* decision = std::get_if<ShrinkDecision>(&smaller)) decision->view = {};
-  R2CCL_CHECK(!(smaller == message));
-  return encode(smaller);
+  R2CCL_CHECK(bytes.size() <= kBytesMax);
+  return bytes;
 }
 
 Result<ShrinkMessage> decode_shrink_message(std::span<const std::byte> bytes, int32_t ranks,

@@ -42,31 +42,13 @@ std::vector<ShrinkSubject> ShrinkAgreement::subjects() const {
   return all;
 }
 
-// Returns whether it has decided something.
-bool ShrinkAgreement::step_once(TimeNs now) {
-  for (const ShrinkSubject& subject : subjects()) {
-    if (auto decision = decide(subject, now)) {
-      tell(std::move(*decision), now);
-      return true;
-    }
-  }
-  return false;
-}
-
 std::optional<ShrinkDecision> ShrinkAgreement::decide(const ShrinkSubject& subject, TimeNs now) {
   if (const View* view = made_view(subject)) {
     ShrinkDecision decision = outcome_of(subject, ShrinkOutcome::made);
     decision.view = *view;
     return decision;
   }
-  if (const Rank decides = coordinator(subject); decides != self_) {
-    // Another rank takes that one for gone, and this one does not. It must not wait for ever.
-    const TimeNs late = began(subject) + patience_ + kSecond;
-    if (wants(self_, subject)) return std::nullopt;
-    next_ = std::min(next_, late);
-    if (now < late) return std::nullopt;
-    return outcome_of(subject, ShrinkOutcome::not_called, {decides});
-  }
+  if (coordinator(subject) != self_) return give_up(subject, now);
   if (may_be_made(subject)) {
     ask(subject, true, now);
     if (!have_answered(subject)) return std::nullopt;
@@ -74,6 +56,31 @@ std::optional<ShrinkDecision> ShrinkAgreement::decide(const ShrinkSubject& subje
   if (auto decision = find_lost(subject)) return decision;
   if (auto decision = find_conflict(subject)) return decision;
   return wait_for_calls(subject, now);
+}
+
+// The coordinator does not answer this rank in time: it is stopped, or does not know this
+// communicator. It may have decided, and its word may come yet. Or another rank takes it for gone,
+// and this one does not.
+std::optional<ShrinkDecision> ShrinkAgreement::give_up(const ShrinkSubject& subject, TimeNs now) {
+  if (!wants(self_, subject)) {
+    const TimeNs late = began(subject) + patience_ + kSecond;
+    if (now >= late) return outcome_of(subject, ShrinkOutcome::not_called, {coordinator(subject)});
+    next_ = std::min(next_, late);
+    return std::nullopt;
+  }
+  Heard& own = heard(self_);
+  const TimeNs late = own.since + patience_ + 2 * kSecond;
+  if (now < late) {
+    next_ = std::min(next_, late);
+    return std::nullopt;
+  }
+  if (!std::exchange(own.wish.withdrawn, true)) send(coordinator(subject), own.wish);
+  if (now < late + kGiveUpAfter) {
+    next_ = std::min(next_, late + kGiveUpAfter);
+    return std::nullopt;
+  }
+  given_up_.push_back(subject);
+  return outcome_of(subject, ShrinkOutcome::not_called, {coordinator(subject)});
 }
 
 // Returns the view of a communicator that is made; null if this rank knows of none.
@@ -154,6 +161,7 @@ std::optional<ShrinkDecision> ShrinkAgreement::wait_for_calls(const ShrinkSubjec
     decision.view = own_view_;
     return decision;
   }
+  const size_t missing = silent.size();
   const TimeNs since = began(subject);
   if (now >= since + patience_) {
     return outcome_of(subject, ShrinkOutcome::not_called, std::move(silent));
@@ -161,6 +169,7 @@ std::optional<ShrinkDecision> ShrinkAgreement::wait_for_calls(const ShrinkSubjec
   next_ = std::min(next_, since + patience_);
   if (now < since + kAskAfter) {
     next_ = std::min(next_, since + kAskAfter);
+    tally_ = Tally{subject, missing};
     return std::nullopt;
   }
   if (!asked_ || now >= asked_->again_at) ask(subject, false, now);
@@ -177,7 +186,7 @@ void ShrinkAgreement::ask(const ShrinkSubject& subject, bool all, TimeNs now) {
   if (!again) asked_ = Asked{.subject = own, .first_round = round_, .all = all};
   asked_->again_at = now + kAskAgain;
   for (const Rank rank : kept(subject)) {
-    if (all || !wants(rank, subject)) send(rank, ShrinkQuestion{round_, all, own});
+    if (all || !wants(rank, subject)) send(rank, ShrinkQuestion{round_, asked_->all, own});
   }
 }
 

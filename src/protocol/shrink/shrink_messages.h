@@ -72,6 +72,13 @@ struct ShrinkDecision {
 
 using ShrinkMessage = std::variant<ShrinkWish, ShrinkQuestion, ShrinkAnswer, ShrinkDecision>;
 
+// Returns the slot of the message: a later one from the same rank to the same rank may replace it
+// before it is delivered. Messages that the receiver may wait for share none with others.
+uint64_t slot_of(const ShrinkMessage& message);
+// Returns the view, or the empty one if messages have no room for it. The new communicator then
+// finds the rates by itself.
+View fitting(const View& view);
+
 // Returns whether messages can name this list of ranks, which are in ascending order.
 bool fits_shrink(const std::vector<Rank>& excluded);
 

@@ -57,28 +57,28 @@ class MadeCommunicators {
 // The subjects that no lower coordinator decides about any more.
 class ShrinkPromises {
  public:
-  // Coordinators that died one after another, each in an agreement of its own: no job has so many.
-  static constexpr size_t kMax = 64;
+  // The latest promises to one coordinator count: it takes over in one agreement after another.
+  static constexpr size_t kMaxOfOne = 8;
+
+  void add(const ShrinkSubject& subject, Rank coordinator) {
+    std::erase_if(all_, [&](const Promise& each) {
+      return each.subject == subject && each.coordinator <= coordinator;
+    });
+    const auto theirs = [&](const Promise& each) { return each.coordinator == coordinator; };
+    if (static_cast<size_t>(std::ranges::count_if(all_, theirs)) >= kMaxOfOne) {
+      all_.erase(std::ranges::find_if(all_, theirs));
+    }
+    all_.push_back({subject, coordinator});
+  }
+  bool permit(const ShrinkDecision& decision) const {
+    return std::ranges::none_of(all_, [&](const Promise& each) {
+      return each.subject == decision.subject && each.coordinator > decision.by;
+    });
+  }
   struct Promise {
     ShrinkSubject subject;
     Rank coordinator;
   };
-
-  bool has_room_for(const ShrinkSubject& subject) const {
-    return all_.size() < kMax || std::ranges::find(all_, subject, &Promise::subject) != all_.end();
-  }
-  void add(const ShrinkSubject& subject, Rank coordinator) {
-    const auto found = std::ranges::find(all_, subject, &Promise::subject);
-    if (found == all_.end()) {
-      all_.push_back({subject, coordinator});
-    } else {
-      found->coordinator = std::max(found->coordinator, coordinator);
-    }
-  }
-  bool permit(const ShrinkDecision& decision) const {
-    const auto found = std::ranges::find(all_, decision.subject, &Promise::subject);
-    return found == all_.end() || decision.by >= found->coordinator;
-  }
   const std::vector<Promise>& all() const { return all_; }
 
  private:

@@ -14,10 +14,13 @@ std::string describe(const CallRecord& call) {
 }
 
 const CallRecord& CallHistory::begin(const PlanKey& key, uint64_t hash, const std::string& name) {
+  const uint64_t number = latest_ + 1;
   const uint64_t chain = hash_of({latest().chain, hash});
-  ++latest_;
-  CallRecord& record = records_[latest_ % kRemembered];
-  record.number = latest_;
+  // All records have their places still: none has been replaced so far.
+  if (number == records_.size() && number < kRemembered) records_.resize(2 * number);
+  CallRecord& record = records_[number % records_.size()];
+  latest_ = number;
+  record.number = number;
   record.chain = chain;
   record.key = key;
   record.name = name;

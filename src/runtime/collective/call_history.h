@@ -2,10 +2,10 @@
 // some number have made the same calls up to there.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plan/plan.h"
 #include "runtime/collective/pending_call.h"
@@ -36,9 +36,11 @@ class CallHistory {
 
  private:
   static constexpr size_t kRemembered = 256;
-  const CallRecord& at(uint64_t number) const { return records_[number % kRemembered]; }
+  static constexpr size_t kAtFirst = 4;
+  const CallRecord& at(uint64_t number) const { return records_[number % records_.size()]; }
 
-  std::array<CallRecord, kRemembered> records_{};  // by number, modulo the size
+  // By number, modulo the size. It grows with the calls: most communicators make few.
+  std::vector<CallRecord> records_ = std::vector<CallRecord>(kAtFirst);
   uint64_t latest_ = 0;
 };
 

@@ -38,14 +38,18 @@ void Farewells::tell_at_once() {
   }
 }
 
+bool Farewells::told(Rank rank) const {
+  const Link& link = *members_.link(rank);
+  const Parting& parting = at(rank);
+  if (!parting.begun || link.peer_ended() || link.goodbye_done()) return true;
+  return parting.last ? link.goodbye_told()
+                      : parting.told && link.notice_delivered(members_.slot(NoticeKind::ended));
+}
+
 bool Farewells::done(Rank rank) const {
   const Link& link = *members_.link(rank);
   if (waived(rank) || link.peer_ended() || link.goodbye_done()) return true;
-  const Parting& parting = at(rank);
-  const bool told = parting.last
-                        ? link.goodbye_told()
-                        : parting.told && link.notice_delivered(members_.slot(NoticeKind::ended));
-  return told && ended(rank) && link.all_delivered();
+  return at(rank).begun && told(rank) && ended(rank) && link.all_delivered();
 }
 
 }  // namespace r2ccl

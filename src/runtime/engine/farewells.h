@@ -24,6 +24,8 @@ class Farewells {
   // leaves.
   void waive(Rank rank) { at(rank).waived = true; }
   bool waived(Rank rank) const { return at(rank).waived; }
+  // Returns whether the rank knows that this one has left it, if it is to know.
+  bool told(Rank rank) const;
   // The rank has left.
   void on_ended(Rank rank) { at(rank).ended = true; }
   bool ended(Rank rank) const { return at(rank).ended || members_.link(rank)->peer_said_goodbye(); }

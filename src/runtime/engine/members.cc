@@ -19,6 +19,7 @@ std::vector<Rank> inverse(const std::vector<Rank>& peers, size_t job_size) {
 
 JobMap map_of(const JobMap& job, Rank self, const std::vector<Rank>& peers) {
   std::vector<RankInfo> infos;
+  infos.reserve(peers.size());
   for (const Rank peer : peers) {
     infos.push_back(job.info(peer));
     infos.back().rank = Rank(static_cast<int32_t>(infos.size() - 1));

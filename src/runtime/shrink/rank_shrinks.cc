@@ -37,15 +37,9 @@ Status RankShrinks::call(std::vector<Rank> excluded, const View& view) {
                                         std::to_string(kShrinkRunsMax) +
                                         " runs of consecutive ranks"};
   }
-  const std::vector<Rank>& by = agreement_.excluded_by();
-  const auto stays = std::ranges::find_if(
-      by, [&](Rank rank) { return !std::ranges::binary_search(excluded, rank); });
-  if (stays != by.end()) {
-    const Status gone(Code::remote, numbers(by) +
-                                        " made a communicator without this rank and wait for it "
-                                        "no more");
-    return gone.with_ranks(by);
-  }
+  const bool keeps_one = std::ranges::any_of(agreement_.excluded_by(),
+                                             [&](Rank rank) { return !has(excluded, rank); });
+  if (keeps_one) return this->excluded();
   R2CCL_CHECK(!waits());
   called_ = true;
   agreement_.call(std::move(excluded), view, clock_.now());
@@ -67,7 +61,7 @@ void RankShrinks::send(const std::vector<ShrinkSend>& sends) {
   for (const ShrinkSend& each : sends) {
     const Link* link = members_.link(each.to);
     if (link == nullptr || link->peer_ended()) continue;
-    members_.tell(each.to, NoticeKind::shrink, each.message.index(), encode(each.message));
+    members_.tell(each.to, NoticeKind::shrink, slot_of(each.message), encode(each.message));
   }
 }
 
@@ -102,6 +96,13 @@ std::string RankShrinks::names(const std::vector<Rank>& ranks) const {
   return ranks.size() > kNamesMax ? text + " and others" : text;
 }
 
+// It names no rank at fault: a caller that excluded the others in turn would go on alone.
+Status RankShrinks::excluded() const {
+  return {Code::remote, numbers(agreement_.excluded_by()) +
+                            " made a communicator without this rank and wait for it no more: end "
+                            "this process, or let it join them by r2cclCommGrow"};
+}
+
 Status RankShrinks::lists_differ(const ShrinkDecision& decision) const {
   const Status differ(Code::invalid_usage,
                       "the lists of excluded ranks differ: this rank excludes " +
@@ -134,9 +135,10 @@ Status RankShrinks::result() const {
     case ShrinkOutcome::not_called:
       return error(Code::timeout, who + " has not made this call within " +
                                       std::to_string(patience_ / kSecond) +
-                                      " s (R2CCL_INIT_TIMEOUT_S): exclude it, too, or find what "
-                                      "it waits for");
+                                      " s (R2CCL_INIT_TIMEOUT_S at the init of the "
+                                      "communicator): exclude it, too, or find what it waits for");
     case ShrinkOutcome::aborted:
+      if (!agreement_.excluded_by().empty()) return excluded();
       return error(Code::remote, who + " aborted the communicator during the call");
   }
   return {Code::internal, "a smaller communicator has no outcome"};

@@ -28,6 +28,8 @@ class RankShrinks {
   void withdraw();
   bool waits() const { return called_ && !agreement_.outcome(); }
   const std::optional<ShrinkDecision>& outcome() const { return agreement_.outcome(); }
+  // As ShrinkAgreement.
+  std::vector<ShrinkSubject> take_ghosts() { return agreement_.take_ghosts(); }
   // Returns Ok for a communicator that is made, or the error of the call.
   Status result() const;
 
@@ -49,6 +51,7 @@ class RankShrinks {
   void send(const std::vector<ShrinkSend>& sends);
   std::string names(const std::vector<Rank>& ranks) const;
   Status lists_differ(const ShrinkDecision& decision) const;
+  Status excluded() const;
 
   Members& members_;
   const size_t hosts_;

@@ -332,9 +332,14 @@ View RankViews::view_for(const View& view, std::span<const Rank> ranks) const {
     if (view.empty() || std::ranges::find(met, host) != met.end()) continue;
     met.push_back(host);
     HostRates& by_nic = rates.emplace_back();
-    for (const uint16_t rail : rails_[host]) by_nic.push_back(view.hosts()[host][rail]);
+    const HostRates& by_rail = view.hosts()[host];
+    for (const uint16_t rail : rails_[host]) {
+      if (rail >= by_rail.size()) return {};  // the view of another rank, which is at fault
+      by_nic.push_back(by_rail[rail]);
+    }
   }
-  return View::of(std::move(rates)).value();
+  Result<View> view_of_ranks = View::of(std::move(rates));
+  return view_of_ranks.ok() ? std::move(view_of_ranks).value() : View();
 }
 
 std::string RankViews::describe(const View& view) const {

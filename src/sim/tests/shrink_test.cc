@@ -130,7 +130,6 @@ TEST_F(Shrink, WaitsForARankThatIsStopped) {
   for (const int rank : {0, 2}) call(first(rank), {Rank(3)});
   cluster_->world().run_for(29 * kSecond);
   EXPECT_FALSE(over(first(0)));
-  EXPECT_EQ(first(0).shrinks()->agreement().waits_on(), Ranks{Rank(1)});
   cluster_->world().run_for(2 * kSecond);
   call(first(1), {Rank(3)});
   ASSERT_TRUE(within(kSoon, [&] { return over(first(0)) && over(first(1)) && over(first(2)); }));
@@ -148,6 +147,37 @@ TEST_F(Shrink, NamesARankThatDoesNotCall) {
   }
   // The first call of that rank meets their next one.
   for (const Status& each : shrink({0, 1, 2}, {Rank(3)})) EXPECT_TRUE(each.ok()) << each.message();
+}
+
+// It exchanges nothing when it is made, so a rank may not know of it.
+TEST_F(Shrink, EndsThoughItsCoordinatorHasNotMadeTheParent) {
+  Group& group = make(100, {0, 1, 2}, false);
+  for (const size_t rank : {1, 2}) {
+    EXPECT_TRUE(group.join(rank).ok());
+    call(group.rank(rank), {});
+  }
+  cluster_->world().run_for(320 * kSecond);
+  for (const size_t rank : {1, 2}) {
+    EXPECT_EQ(result(group.rank(rank)).code(), Code::timeout);
+    EXPECT_EQ(result(group.rank(rank)).ranks(), Ranks{Rank(0)});
+  }
+  EXPECT_TRUE(group.join(0).ok());
+  for (const size_t rank : {0, 1, 2}) call(group.rank(rank), {});
+  ASSERT_TRUE(within(
+      kSoon, [&] { return over(group.rank(0)) && over(group.rank(1)) && over(group.rank(2)); }));
+  for (const size_t rank : {0, 1, 2}) {
+    EXPECT_TRUE(result(group.rank(rank)).ok()) << result(group.rank(rank)).message();
+  }
+}
+
+// The news that it is excluded reaches a rank whose own call is on its way.
+TEST_F(Shrink, EndsTheCallOfARankThatIsExcludedMeanwhile) {
+  for (const int rank : {0, 1, 2}) call(first(rank), {Rank(3)});
+  call(first(3), {});
+  ASSERT_TRUE(within(kSoon, [&] { return over(first(0)) && over(first(2)) && over(first(3)); }));
+  for (const int rank : {0, 1, 2}) EXPECT_TRUE(result(first(rank)).ok());
+  EXPECT_FALSE(result(first(3)).ok());
+  EXPECT_EQ(first(3).begin_shrink({}).ranks(), Ranks{});
 }
 
 TEST_F(Shrink, TellsBothListsThatDiffer) {
