@@ -38,7 +38,6 @@ void Job::progress() {
   if (!works()) return engine_.progress();
   for (JobPart* part : parts_.all()) part->begin_pass();
   engine_.progress();
-  for (JobPart* part : parts_.all()) part->after_links();
   fault_reporter_->progress(ended_);
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
   drains_->progress(now);

@@ -36,8 +36,6 @@ class JobPart {
 
   // A pass begins: its events have been read, and nothing else has happened in it.
   virtual void begin_pass() = 0;
-  // The links have had their pass.
-  virtual void after_links() = 0;
   // The links and the job have had theirs.
   virtual void progress(TimeNs now) = 0;
   virtual TimeNs next_timeout() = 0;

@@ -260,6 +260,8 @@ uint64_t RankRuntime::start(Operation&& operation, const MaybeBad& bad) {
 }
 
 void RankRuntime::progress(TimeNs now) {
+  // The links' pass has delivered the messages that arrived ahead of a goodbye.
+  if (any_departed_) check_departed();
   farewells_->progress();
   if (shrinks_ != nullptr) shrinks_->progress(now);
   waits_->progress(now);

@@ -232,8 +232,6 @@ class RankRuntime final : private JobPart {
   bool needs(Rank rank) const override { return !failure_.ok() || !farewells_->begun(rank); }
   bool misses(Rank rank) const override { return failure_.ok() && !farewells_->ended(rank); }
   void begin_pass() override { observer_.on_pass(); }
-  // Not before the links' pass: it delivers the messages that arrived ahead of a goodbye.
-  void after_links() override { check_departed(); }
   void progress(TimeNs now) override;
   TimeNs next_timeout() override;
   bool busy() const override {

@@ -17,8 +17,8 @@ const CallRecord& CallHistory::begin(const PlanKey& key, uint64_t hash, const st
   const uint64_t number = latest_ + 1;
   const uint64_t chain = hash_of({latest().chain, hash});
   // All records have their places still: none has been replaced so far.
-  if (number == records_.size() && number < kRemembered) records_.resize(2 * number);
-  CallRecord& record = records_[number % records_.size()];
+  if (number == records_.size() && number < kRemembered) records_.resize(4 * number);
+  CallRecord& record = records_[place_of(number)];
   latest_ = number;
   record.number = number;
   record.chain = chain;

@@ -37,9 +37,11 @@ class CallHistory {
  private:
   static constexpr size_t kRemembered = 256;
   static constexpr size_t kAtFirst = 4;
-  const CallRecord& at(uint64_t number) const { return records_[number % records_.size()]; }
+  size_t place_of(uint64_t number) const { return number & (records_.size() - 1); }
+  const CallRecord& at(uint64_t number) const { return records_[place_of(number)]; }
 
-  // By number, modulo the size. It grows with the calls: most communicators make few.
+  // By number, modulo the size, which is a power of two and grows with the calls: most
+  // communicators make few.
   std::vector<CallRecord> records_ = std::vector<CallRecord>(kAtFirst);
   uint64_t latest_ = 0;
 };
