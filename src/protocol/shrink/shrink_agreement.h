@@ -123,7 +123,7 @@ class ShrinkAgreement {
   std::optional<ShrinkDecision> give_up(const ShrinkSubject& subject, TimeNs now);
   bool wants(Rank rank, const ShrinkSubject& subject) const;
   bool may_be_made(const ShrinkSubject& subject) const;
-  bool have_answered(const ShrinkSubject& subject) const;
+  std::vector<Rank> unanswered(const ShrinkSubject& subject) const;
   const View* made_view(const ShrinkSubject& subject) const;
   std::optional<ShrinkDecision> find_lost(const ShrinkSubject& subject) const;
   std::optional<ShrinkDecision> find_conflict(const ShrinkSubject& subject);

@@ -69,6 +69,19 @@ TEST(ShrinkAgreement, GivesUpACoordinatorThatDoesNotAnswer) {
   EXPECT_TRUE(agreement.take_ghosts().empty());
 }
 
+// A rank that has not made the parent answers nothing.
+TEST(ShrinkAgreement, DecidesWithoutAnAnswerToATakeover) {
+  ShrinkAgreement agreement(Rank(1), kRanks, kSecond);
+  agreement.call({}, {}, 0);
+  agreement.on_gone(Rank(0), ShrinkOutcome::died, 0);
+  EXPECT_TRUE(agreement.on_message(Rank(2), ShrinkAnswer{1, {}, false, {}}, 0).ok());
+  EXPECT_FALSE(agreement.outcome().has_value());
+  agreement.progress(agreement.next_timeout());
+  ASSERT_TRUE(agreement.outcome().has_value());
+  EXPECT_EQ(agreement.outcome()->outcome, ShrinkOutcome::not_called);
+  EXPECT_EQ(agreement.outcome()->ranks, ranks({3}));
+}
+
 // The questions of a faulty rank take no memory beyond a bound.
 TEST(ShrinkAgreement, KeepsABoundedNumberOfPromises) {
   ShrinkPromises promises;

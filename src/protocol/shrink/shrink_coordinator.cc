@@ -51,7 +51,16 @@ std::optional<ShrinkDecision> ShrinkAgreement::decide(const ShrinkSubject& subje
   if (coordinator(subject) != self_) return give_up(subject, now);
   if (may_be_made(subject)) {
     ask(subject, true, now);
-    if (!have_answered(subject)) return std::nullopt;
+    std::vector<Rank> silent = unanswered(subject);
+    const TimeNs late = began(subject) + patience_ + kSecond;
+    if (!silent.empty() && now < late) {
+      next_ = std::min(next_, late);
+      return std::nullopt;
+    }
+    // If a silent one has made it with a coordinator that has gone, it has failed there.
+    if (!silent.empty()) {
+      return outcome_of(subject, ShrinkOutcome::not_called, std::move(silent));
+    }
   }
   if (auto decision = find_lost(subject)) return decision;
   if (auto decision = find_conflict(subject)) return decision;
@@ -106,11 +115,14 @@ bool ShrinkAgreement::may_be_made(const ShrinkSubject& subject) const {
   return false;
 }
 
-bool ShrinkAgreement::have_answered(const ShrinkSubject& subject) const {
-  if (!asked_ || !asked_->all || !(asked_->subject == subject)) return false;
-  return std::ranges::all_of(kept(subject), [this](Rank rank) {
-    return rank == self_ || gone(rank) || heard(rank).answered >= asked_->first_round;
-  });
+// Requires that this rank has asked all.
+std::vector<Rank> ShrinkAgreement::unanswered(const ShrinkSubject& subject) const {
+  std::vector<Rank> silent;
+  for (const Rank rank : kept(subject)) {
+    const bool answered = heard(rank).answered >= asked_->first_round;
+    if (rank != self_ && !gone(rank) && !answered) silent.push_back(rank);
+  }
+  return silent;
 }
 
 std::optional<ShrinkDecision> ShrinkAgreement::find_lost(const ShrinkSubject& subject) const {

@@ -181,7 +181,7 @@ class World {
     int calls_left = 0;
     std::vector<bool> knows;                  // the ranks that have gone
     std::vector<ShrinkSubject> called, made;  // all of them
-    std::vector<ShrinkSubject> given_up;      // while the coordinator lived
+    std::vector<ShrinkSubject> given_up;      // without an answer
   };
   // Slots and bytes of messages; without bytes: the sender has left.
   using Wire = std::deque<std::pair<uint64_t, std::vector<std::byte>>>;
@@ -222,7 +222,7 @@ class World {
     node.waits = false;
     const ShrinkDecision& outcome = *agents_[rank].outcome();
     expect(outcome.subject == node.called.back(), "the outcome is of the call");
-    if (gives_up(rank, outcome)) node.given_up.push_back(outcome.subject);
+    if (gives_up(outcome)) node.given_up.push_back(outcome.subject);
     if (outcome.outcome != ShrinkOutcome::made) return;
     node.made.push_back(outcome.subject);
     for (size_t other = 0; other < size(); ++other) {
@@ -239,11 +239,11 @@ class World {
   bool made(size_t rank, const ShrinkSubject& subject) const {
     return std::ranges::find(nodes_[rank].made, subject) != nodes_[rank].made.end();
   }
-  // Its coordinator lives and was too late. If that one makes it yet, the rank refuses it.
-  bool gives_up(size_t rank, const ShrinkDecision& outcome) const {
-    if (outcome.outcome != ShrinkOutcome::not_called || number_of(outcome.by) != rank) return false;
-    for (size_t lower = 0; lower < rank; ++lower) {
-      if (!excludes(outcome.subject, lower) && !nodes_[lower].dead) return true;
+  // A lower rank may have made it: then this one refuses it later, or it has failed with that one.
+  bool gives_up(const ShrinkDecision& outcome) const {
+    if (outcome.outcome != ShrinkOutcome::not_called) return false;
+    for (size_t lower = 0; lower < number_of(outcome.by); ++lower) {
+      if (!excludes(outcome.subject, lower)) return true;
     }
     return false;
   }

@@ -133,7 +133,7 @@ Status RankShrinks::result() const {
     case ShrinkOutcome::lists_differ:
       return lists_differ(decision);
     case ShrinkOutcome::not_called:
-      return error(Code::timeout, who + " has not made this call within " +
+      return error(Code::timeout, who + " has not made this call, or does not answer, within " +
                                       std::to_string(patience_ / kSecond) +
                                       " s (R2CCL_INIT_TIMEOUT_S at the init of the "
                                       "communicator): exclude it, too, or find what it waits for");
