@@ -11,12 +11,13 @@
  *
  * After an error that ended the communicator print what r2cclGetErrorInfo says, wait for each
  * request or test it, call r2cclCommDestroy, and end the process with a status that says that it
- * failed. The requests are complete by then, with the error. To wait for a request or to test it
- * also frees it, before or after r2cclCommDestroy; without that it keeps some hundred bytes until
- * the process ends. To give up because of an error of the program's own, call r2cclCommAbort first.
+ * failed. Or go on with the ranks that live: r2cclCommShrink. The requests are complete by then,
+ * with the error. To wait for a request or to test it also frees it, before or after
+ * r2cclCommDestroy; without that it keeps some hundred bytes until the process ends. To give up
+ * because of an error of the program's own, call r2cclCommAbort first.
  *
  * Order: the collectives of a communicator run one after another, in the order of their calls. The
- * order must be the same on all ranks. Barriers, Splits and Dups are among them. For two
+ * order must be the same on all ranks. Barriers, Splits, Dups and Grows are among them. For two
  * collectives at the same time make a second communicator (r2cclCommDup). A Send or Recv waits for
  * no collective, and no collective waits for it.
  *
@@ -30,11 +31,11 @@
  * result. The use of a handle, or of a copy, after that is r2cclInvalidArgument.
  *
  * Threads: calls on different communicators may run on different threads. Calls on one communicator
- * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommGetAsyncError,
- * r2cclGetLastError, r2cclGetErrorInfo, r2cclCommReport, r2cclCommGetPaths, r2cclCommGetVerdicts,
- * r2cclCommGetFd, r2cclCommRegister, r2cclCommDeregister and the request functions, which any
- * thread may call any time. Groups, names of calls and the last error belong to the calling thread.
- * A request belongs to one thread at a time. */
+ * must be ordered by the caller, as in NCCL, except r2cclCommAbort, r2cclCommRevoke,
+ * r2cclCommGetAsyncError, r2cclGetLastError, r2cclGetErrorInfo, r2cclCommReport, r2cclCommGetPaths,
+ * r2cclCommGetVerdicts, r2cclCommGetFd, r2cclCommRegister, r2cclCommDeregister and the request
+ * functions, which any thread may call any time. Groups, names of calls and the last error belong
+ * to the calling thread. A request belongs to one thread at a time. */
 /* scripts/api_reference.py makes the man pages and docs/api.md from this file. A comment describes
  * the declarations that follow it without an empty line between. A comment before an empty line is
  * about the calls of the block that follows, which ends at the next empty line. A comment of one
@@ -80,7 +81,8 @@ typedef struct {
  *
  * Some errors end the communicator: all operations that are not complete on a rank fail there with
  * this error, also earlier ones that are complete on other ranks, and so does every later call. The
- * caller can only destroy it; r2cclCommDestroy then waits for no one and returns r2cclSuccess.
+ * caller can destroy it, or first make a communicator without some ranks (r2cclCommShrink,
+ * r2cclCommCreateGroup); r2cclCommDestroy then waits for no one and returns r2cclSuccess.
  * Other communicators of the process go on. When in doubt ask r2cclCommGetAsyncError: r2cclSuccess
  * means that the communicator goes on, unless it was finalized.
  *

@@ -120,7 +120,6 @@ Status RankRuntime::start(MetJob met) {
   auto members = std::make_unique<Members>(engine_);
   comm_id_ = make_comm_id(options_.job, members->map().ranks());
   begin(std::move(members));
-  reserve_end_of({Status(Code::system, no_memory_text()).with_ranks({options_.self})});
   return {};
 }
 
@@ -210,6 +209,10 @@ void RankRuntime::begin(std::unique_ptr<Members> members) {
   handle_mismatches();
   no_memory_ =
       Status(Code::system, no_memory_text() + on_communicator()).with_ranks({options_.self});
+  // Where all others have failed, the job's last word is the failure of one of them.
+  if (!job_->parts().go_on_without(*this)) {
+    reserve_end_of({Status(Code::system, no_memory_text()).with_ranks({options_.self})});
+  }
   rank_status_ = std::make_unique<RankStatus>(*this);  // last: now it has started
   job_->parts().add(*this);
 }

@@ -245,6 +245,14 @@ void Job::run_rank(int rank, size_t body, const r2cclUniqueId& id, const RankBod
   own_environment = nullptr;
 }
 
+std::thread Job::newcomer(int rank, std::function<void()> work) const {
+  return std::thread([environment = environment_of(rank), work = std::move(work)] {
+    own_environment = &environment;
+    work();
+    own_environment = nullptr;
+  });
+}
+
 void Job::run(const std::vector<RankBody>& bodies, const std::function<void()>& direct) {
   comms_.resize(bodies.size());
   missing_ = bodies.size() * static_cast<size_t>(ranks_);

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -109,6 +110,8 @@ class Job {
   // so that no rank leaves while another one joins. A body that throws Broken fails the test and
   // aborts the job.
   void run(const std::vector<RankBody>& bodies, const std::function<void()>& direct = nullptr);
+  // Starts a thread with the environment of a further rank, which is not one of ranks().
+  std::thread newcomer(int rank, std::function<void()> work) const;
   // For `direct`: stays valid until it has returned.
   Comm& comm(int rank, size_t body = 0) const { return *comms_[body][static_cast<size_t>(rank)]; }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -273,6 +274,19 @@ TEST_F(Shrink, FindsItsLinksAfterTheOthersHaveEnded) {
   EXPECT_TRUE(pair.end());
   for (const Status& each : shrink({0, 1, 2}, {Rank(3)})) EXPECT_TRUE(each.ok()) << each.message();
   expect_works(make(1000, {0, 1, 2}));
+}
+
+TEST_F(Shrink, TellsTheEndOfMemoryAndNotTheDeathBeforeIt) {
+  kill(3);
+  ASSERT_TRUE(wait_for_failure({0, 1, 2}));
+  for (const Status& each : shrink({0, 1, 2}, {Rank(3)})) ASSERT_TRUE(each.ok());
+  Group& three = make(1000, {2, 1, 0});
+  three.rank(0).fail_by_exception(std::bad_alloc());
+  cluster_->wake_all();
+  ASSERT_TRUE(within(kSoon, [&] { return three.failed(1) && three.failed(2); }));
+  const Status& why = three.rank(1).failure();
+  EXPECT_NE(why.message().find("run out of memory"), std::string::npos) << why.message();
+  EXPECT_EQ(why.ranks(), Ranks{Rank(0)});
 }
 
 TEST_F(Shrink, WaitsOutADarkNetwork) {
