@@ -101,7 +101,7 @@ TEST(Shrink, EndsWhenAnotherThreadAborts) {
   }});
 }
 
-// Of two threads one waits for the other rank, which calls once the second one is refused.
+// Two threads call: one waits for the other rank, which calls once the second thread is refused.
 TEST(Shrink, IsOneCallAtATime) {
   Job job(2);
   std::atomic<int> refused = 0;
