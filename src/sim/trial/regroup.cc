@@ -14,7 +14,8 @@
 namespace r2ccl::sim {
 namespace {
 
-constexpr int kCallsMax = 40;
+// A rank that knows of more deaths than the others calls again after this time.
+constexpr TimeNs kPause = 10 * kMillisecond;
 
 constexpr TimeNs kBound = 45 * kSecond;  // refusals alone prove a death after 30 s
 
@@ -45,7 +46,7 @@ class Regroup {
     std::vector<int> members;  // the parent's ranks, by their numbers in the cluster
     std::set<Rank> excluded;
     bool called = false;
-    int calls = 0;
+    TimeNs call_at = 0;
     std::vector<std::unique_ptr<RankRuntime>> made;
     std::vector<int> left;  // the same of the last one
     std::vector<int32_t> values;
@@ -110,7 +111,7 @@ void Regroup::step(int rank) {
     one.excluded = {last.failure().ranks().begin(), last.failure().ranks().end()};
     one.called = false;
   }
-  if (!one.called) return call(one, rank);
+  if (!one.called) return cluster_.now() < one.call_at ? void() : call(one, rank);
   if (one.parent->shrinks()->waits()) return;
   const Status result = one.parent->shrinks()->result();
   if (result.ok()) return make(one, rank);
@@ -119,11 +120,14 @@ void Regroup::step(int rank) {
   }
   one.excluded.insert(result.ranks().begin(), result.ranks().end());
   one.called = false;
+  if (!result.ranks().empty()) return;
+  one.call_at = cluster_.now() + kPause;
+  cluster_.fabric().at(one.call_at, [] {});
 }
 
 void Regroup::call(One& one, int rank) {
   const Status begun = one.parent->begin_shrink(list_of(one.excluded));
-  if (!begun.ok() || ++one.calls > kCallsMax) {
+  if (!begun.ok()) {
     wrong_ = "rank " + std::to_string(rank) + " calls in vain: " + begun.message();
   }
   one.called = true;
