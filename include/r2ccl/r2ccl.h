@@ -303,8 +303,8 @@ R2CCL_API r2cclResult_t r2cclCommCreateGroup(r2cclComm_t comm, const int* ranks,
  *
  * It returns when all ranks that stay have called. Either the communicator is made on all of them
  * that live, or on none, which may call again:
- * - r2cclRemoteError names ranks that stay and have died, left or aborted; it names none where
- * others have made a communicator without this rank;
+ * - r2cclRemoteError names ranks that stay and have died, left or aborted. Where others have made
+ *   a communicator without this rank it names none;
  * - r2cclInvalidUsage: another rank has called with another list. The text has both, and
  *   r2cclGetErrorInfo the ranks that only the other one has;
  * - r2cclTimeout names ranks that have not called within the bound of comm's init

@@ -11,6 +11,13 @@ UniqueIdBytes without_secret(const UniqueId& id) {
   return encode(told);
 }
 
+std::function<Status()> failure_of(CommObject& parent) {
+  return [comm = parent.weak_from_this()] {
+    const auto living = comm.lock();
+    return living != nullptr ? living->communicator->failure() : Status();
+  };
+}
+
 bool wants_own_links(const Config& parent, const Config& child) {
   return parent.socket_ifname != child.socket_ifname || parent.oob_ifname != child.oob_ifname ||
          parent.cutoff_ns != child.cutoff_ns;

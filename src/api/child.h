@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "api/handles.h"
 #include "base/status.h"
 #include "runtime/bootstrap/unique_id.h"
 #include "runtime/communicator.h"
@@ -18,6 +20,10 @@ inline constexpr size_t kIdWords = kUniqueIdBytes / sizeof(int64_t);
 // Returns the bytes of the id that the others get. They derive the secret from the communicator's
 // key, so that it is on no wire.
 UniqueIdBytes without_secret(const UniqueId& id);
+
+// Returns a function for the meeting of a child: the error of the parent, once it has failed. A
+// rank that fails there never comes to the meeting.
+std::function<Status()> failure_of(CommObject& parent);
 
 // Links have some settings for all communicators that use them. Returns whether these differ.
 bool wants_own_links(const Config& parent, const Config& child);

@@ -165,6 +165,12 @@ bool in_group() noexcept {
   return open_group != nullptr;
 }
 
+Status check_outside_group(const std::string& function) {
+  if (!in_group()) return {};
+  return {Code::invalid_usage,
+          function + ": it cannot be called between r2cclGroupStart and r2cclGroupEnd"};
+}
+
 void add_to_group(const char* function, CommObject& comm, r2cclRequest_t* request,
                   Operation operation) {
   Group& mine = *open_group;

@@ -4,7 +4,10 @@
 // r2cclGroupEnd starts all of them, or none when a call has failed.
 #pragma once
 
+#include <string>
+
 #include "api/handles.h"
+#include "base/status.h"
 #include "r2ccl/r2ccl.h"
 #include "runtime/collective/operation.h"
 
@@ -12,6 +15,9 @@ namespace r2ccl::api {
 
 // Returns whether the calling thread has an open group.
 bool in_group() noexcept;
+
+// Returns the error of a call that no group can have.
+Status check_outside_group(const std::string& function);
 
 // Records a call. `request`: where r2cclGroupEnd puts the request; null for a call that blocks. The
 // group keeps no communicator alive.

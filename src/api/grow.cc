@@ -155,13 +155,8 @@ Result<std::unique_ptr<Communicator>> grow(CommObject& object, const GrowWish& w
   auto id = decode_unique_id(all.value().id);
   if (!id.ok()) return id.status().with_context(kGrow);
   id.value().job.secret = parent.child_secret(id.value().job.id);
-  // A rank that fails now never comes to the rendezvous.
-  const auto in_vain = [comm = object.weak_from_this()] {
-    const auto living = comm.lock();
-    return living != nullptr ? living->communicator->failure() : Status();
-  };
   return init_from_id(wish.rank_count, std::move(id).value(), parent.rank().value(), wish.config,
-                      in_vain);
+                      failure_of(object));
 }
 
 r2cclResult_t hand_grown(Result<std::unique_ptr<Communicator>> made, r2cclComm_t* newcomm) {
@@ -210,10 +205,8 @@ r2cclResult_t r2cclCommGrow(r2cclComm_t comm, int nRanks, const r2cclUniqueId* u
   using namespace r2ccl::api;
   if (newcomm != nullptr) *newcomm = nullptr;
   const GrowWish wish{nRanks, uniqueId, rank, config};
-  if (in_group()) {
-    return error(
-        r2ccl::Code::invalid_usage,
-        std::string(kGrow) + ": it cannot be called between r2cclGroupStart and r2cclGroupEnd");
+  if (const auto outside = check_outside_group(kGrow); !outside.ok()) {
+    return result_of(outside);
   }
   if (comm == nullptr) return guarded(kGrow, [&] { return join_grown(wish, newcomm); });
   return with_comm(kGrow, comm, [&](CommObject* object) -> r2cclResult_t {

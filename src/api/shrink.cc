@@ -85,10 +85,8 @@ r2cclResult_t r2cclCommShrink(r2cclComm_t comm, const int* excludeRanksList, int
   using namespace r2ccl::api;
   if (newcomm != nullptr) *newcomm = nullptr;
   return with_comm(kShrink, comm, [&](CommObject* parent) -> r2cclResult_t {
-    if (in_group()) {
-      return result_of({r2ccl::Code::invalid_usage,
-                        std::string(kShrink) + ": it cannot be called between r2cclGroupStart and "
-                                               "r2cclGroupEnd"});
+    if (const auto outside = check_outside_group(kShrink); !outside.ok()) {
+      return result_of(outside);
     }
     // A failure of comm is no obstacle.
     if (const auto open = check_not_finalized(kShrink, parent); !open.ok()) return result_of(open);

@@ -201,11 +201,7 @@ Result<std::unique_ptr<Communicator>> meet(CommObject& object, CommunicatorOptio
   if (!id.ok()) return id.status();
   options.job = std::move(id.value().job);
   options.rendezvous = std::move(id.value().rendezvous);
-  // A rank that fails now never comes to the rendezvous.
-  options.in_vain = [comm = object.weak_from_this()] {
-    const auto living = comm.lock();
-    return living != nullptr ? living->communicator->failure() : Status();
-  };
+  options.in_vain = failure_of(object);
   return init_child(std::move(options));
 }
 
@@ -214,10 +210,8 @@ r2cclResult_t split_call(const SplitWish& wish, r2cclComm_t handle, r2cclComm_t*
   if (child != nullptr) *child = nullptr;
   return with_comm(function, handle, [&](CommObject* parent) -> r2cclResult_t {
     const std::string where = std::string(function) + ": ";
-    if (in_group()) {
-      return error(Code::invalid_usage, where +
-                                            "it cannot be called between r2cclGroupStart and "
-                                            "r2cclGroupEnd");
+    if (const auto outside = check_outside_group(function); !outside.ok()) {
+      return result_of(outside);
     }
     if (const Status open = check_open(function, parent); !open.ok()) return result_of(open);
     Status refused;

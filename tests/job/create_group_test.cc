@@ -17,8 +17,6 @@
 namespace job {
 namespace {
 
-constexpr size_t kCount = 3000;
-
 r2cclComm_t create(r2cclComm_t comm, const std::vector<int>& ranks, const char* name) {
   r2cclComm_t made = nullptr;
   check(r2cclCommCreateGroup(comm, ranks.data(), ranks.size(), name, &made, nullptr), name);
@@ -36,19 +34,6 @@ r2cclResult_t try_create(r2cclComm_t comm, const std::vector<int>& ranks, const 
 
 bool said(const std::string& words) {
   return std::string(r2cclGetLastError(nullptr)).find(words) != std::string::npos;
-}
-
-// Adds the numbers of the members, in each of which the elements differ, and checks the sums.
-void expect_sum(r2cclComm_t comm, int own, const std::vector<int>& members) {
-  std::vector<int32_t> data(kCount);
-  for (size_t i = 0; i < kCount; ++i) data[i] = (own + 1) * 1000 + static_cast<int32_t>(i);
-  check(r2cclAllReduce(data.data(), data.data(), kCount, r2cclInt32, r2cclSum, comm, nullptr),
-        "sum");
-  for (size_t i = 0; i < kCount; ++i) {
-    int32_t right = 0;
-    for (const int member : members) right += (member + 1) * 1000 + static_cast<int32_t>(i);
-    if (data[i] != right) throw Broken("a wrong sum at " + std::to_string(i));
-  }
 }
 
 std::set<std::string> tcp_inodes() {

@@ -66,6 +66,19 @@ void check(r2cclResult_t result, const std::string& what) {
   throw Broken(what + ": " + r2cclGetErrorString(result) + ": " + r2cclGetLastError(nullptr));
 }
 
+void expect_sum(r2cclComm_t comm, int own, const std::vector<int>& members) {
+  constexpr size_t kCount = 3000;
+  std::vector<int32_t> data(kCount);
+  for (size_t i = 0; i < kCount; ++i) data[i] = (own + 1) * 1000 + static_cast<int32_t>(i);
+  check(r2cclAllReduce(data.data(), data.data(), kCount, r2cclInt32, r2cclSum, comm, nullptr),
+        "sum");
+  for (size_t i = 0; i < kCount; ++i) {
+    int32_t right = 0;
+    for (const int member : members) right += (member + 1) * 1000 + static_cast<int32_t>(i);
+    if (data[i] != right) throw Broken("a wrong sum at " + std::to_string(i));
+  }
+}
+
 std::string nic(int rank, int index) {
   return "127.0." + std::to_string(index + 1) + "." + std::to_string(rank + 1);
 }

@@ -36,6 +36,8 @@ class Broken : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 void check(r2cclResult_t result, const std::string& what);
+// Adds the numbers of the members, in each of which the elements differ, and checks the sums.
+void expect_sum(r2cclComm_t comm, int own, const std::vector<int>& members);
 
 // Returns the address that stands for a NIC.
 std::string nic(int rank, int index);

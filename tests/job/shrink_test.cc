@@ -10,8 +10,6 @@
 namespace job {
 namespace {
 
-constexpr size_t kCount = 3000;
-
 r2cclResult_t try_shrink(r2cclComm_t comm, const std::vector<int>& excluded, r2cclComm_t* made,
                          int flags = R2CCL_SHRINK_DEFAULT) {
   return r2cclCommShrink(comm, excluded.data(), static_cast<int>(excluded.size()), made, nullptr,
@@ -23,19 +21,6 @@ r2cclComm_t shrink(r2cclComm_t comm, const std::vector<int>& excluded,
   r2cclComm_t made = nullptr;
   check(try_shrink(comm, excluded, &made, flags), "shrink");
   return made;
-}
-
-// Adds the numbers of the members, in each of which the elements differ, and checks the sums.
-void expect_sum(r2cclComm_t comm, int own, const std::vector<int>& members) {
-  std::vector<int32_t> data(kCount);
-  for (size_t i = 0; i < kCount; ++i) data[i] = (own + 1) * 1000 + static_cast<int32_t>(i);
-  check(r2cclAllReduce(data.data(), data.data(), kCount, r2cclInt32, r2cclSum, comm, nullptr),
-        "sum");
-  for (size_t i = 0; i < kCount; ++i) {
-    int32_t right = 0;
-    for (const int member : members) right += (member + 1) * 1000 + static_cast<int32_t>(i);
-    if (data[i] != right) throw Broken("a wrong sum at " + std::to_string(i));
-  }
 }
 
 std::string last_error() {

@@ -210,6 +210,25 @@ class ShrinkTest(LocalJobCase):
                         self.assertLess(message["seconds"], 5 + BUSY_S)
                 self.expect_end(job)
 
+    def test_an_excluded_rank_takes_the_end_of_the_others_for_no_death(self):
+        def body(lib, lines):
+            comm = api.Comm.from_environment(lib)
+            comm.barrier()
+            if rank_number() == 2:
+                with telling(lines, "received"):
+                    comm.recv(api.buffer(api.INT32, [0]), 1, 0, datatype=api.INT32)
+                return comm.destroy()
+            left = comm.shrink([2])
+            left.barrier()
+            left.destroy()
+            return comm.destroy()
+
+        job = self.start(3, body)
+        message = self.hear(job[2], "received")
+        self.assertEqual(message["code"], api.REMOTE)
+        self.assertIn("has left", message["text"])
+        self.expect_end(job)
+
     def test_wrong_arguments(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)
