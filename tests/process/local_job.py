@@ -24,10 +24,20 @@ SECRET = "the secret of this test"
 BUSY_S = 20
 
 
+HELD_PORTS = []
+
+
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Returns a port that the kernel gives to nobody else while this process lives.
+
+    A socket that is bound and does not listen holds it: a listener with SO_REUSEADDR may share it,
+    and no connection of a test beside this one is given it as its own port.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("", 0))
+    HELD_PORTS.append(held)
+    return held.getsockname()[1]
 
 
 class Lines:
@@ -70,6 +80,8 @@ class RankProcess:
                 other.lines.close()
             os.close(down_write)
             os.close(up_read)
+            for held in HELD_PORTS:  # a test counts the descriptors of its ranks
+                held.close()
             run_rank(body, Lines(down_read, up_write), environment)
         os.close(down_read)
         os.close(up_write)

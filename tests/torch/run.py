@@ -29,10 +29,19 @@ ROOT = HERE.parent.parent
 LIMIT_S = 900
 
 
+HELD_PORTS = []
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Returns a port that the kernel gives to nobody else while this process lives.
+
+    A socket that is bound and does not listen holds it: a listener with SO_REUSEADDR may share it.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("", 0))
+    HELD_PORTS.append(held)
+    return held.getsockname()[1]
 
 
 @functools.lru_cache(maxsize=None)
