@@ -4,8 +4,9 @@ namespace r2ccl {
 
 void JobParts::add(JobPart& part) {
   if (std::ranges::find(all_, &part) != all_.end()) return;
+  // A part has at most two contexts. First, because a part that is here must have begun.
+  closed_.reserve(closed_.size() + 2 * (all_.size() + 1));
   all_.push_back(&part);
-  closed_.reserve(closed_.size() + 2 * all_.size());  // a part has at most two contexts
 }
 
 bool JobParts::go_on_without(const JobPart& part) const {
