@@ -221,6 +221,39 @@ R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
  * apply to the listener. */
 R2CCL_API r2cclResult_t r2cclGetPublicId(r2cclUniqueId* id, const r2cclConfig_t* config);
 
+/* The next four make a communicator of processes that know each other's handles, over a channel
+ * that strangers read and write, such as a key-value store. A process that holds none of the
+ * handles' keys cannot take part, even where the processes have no secret. A stranger that writes
+ * the channel can name other handles.
+ *
+ * Each process publishes its handle. All agree on a list of them, whose order gives the ranks. Rank
+ * 0 makes a sealed id for each, and publishes those; each opens its own and calls
+ * r2cclCommInitRankConfig with it. Any thread.
+ *
+ * A handle is a text without a secret, the same for the whole life of the process. A forked child
+ * has another one. In their alphabetic order the processes of a host are beside each other. */
+#define R2CCL_HANDLE_BYTES 160
+#define R2CCL_SEALED_ID_BYTES 168
+typedef struct {
+  char internal[R2CCL_SEALED_ID_BYTES];
+} r2cclSealedId;
+/* Writes the handle of this process, with a 0 at its end, into the R2CCL_HANDLE_BYTES bytes at
+ * handle. */
+R2CCL_API r2cclResult_t r2cclGetProcessHandle(char* handle);
+/* Sets *place to the place of this process in the list. r2cclInvalidArgument: a text is no handle,
+ * two are of one process, or this process's own is not there; the text of the error says which. */
+R2CCL_API r2cclResult_t r2cclFindProcessHandle(const char* const* handles, int count, int* place);
+/* Makes a unique id, whose rendezvous is in this process as that of r2cclGetUniqueId, and writes it
+ * to sealed[0] to sealed[count - 1], each for the handle in its place. The handles must be valid
+ * for r2cclFindProcessHandle. config may be NULL; its ifname, oob_ifname and init_timeout_ms apply
+ * to the listener. */
+R2CCL_API r2cclResult_t r2cclGetSealedIds(const char* const* handles, int count,
+                                          const r2cclConfig_t* config, r2cclSealedId* sealed);
+/* Opens the id that the process with the handle `writer` has sealed for this one. r2cclRemoteError:
+ * it has not sealed it, or not for this process. */
+R2CCL_API r2cclResult_t r2cclOpenSealedId(const r2cclSealedId* sealed, const char* writer,
+                                          r2cclUniqueId* id);
+
 /* Makes a communicator of the nranks ranks that call with the same id, each with its own rank, 0 to
  * nranks - 1. Collective: blocks until every rank has arrived or the init bound passes (default
  * 120 s); the error then names the missing ranks. An error leaves *comm NULL. Several ranks of one

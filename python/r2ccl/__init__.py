@@ -22,10 +22,12 @@ if _dist is not None and _dist.is_available():
                                     report)
     from r2ccl.membership import SHRINK_ABORT, SHRINK_DEFAULT, shrink_group
     from r2ccl.process_group import ProcessGroupR2ccl, register
+    from r2ccl.new_members import get_reconfigure_handle, reconfigure
 
     register()
     __all__ = ["AbortedError", "Config", "Health", "Path", "ProcessGroupR2ccl", "R2cclError",
-               "RemoteRankError", "SHRINK_ABORT", "SHRINK_DEFAULT", "Verdict", "WaitTimeoutError", "__version__", "health",
-               "last_error", "on_verdict", "report", "shrink_group"]
+               "RemoteRankError", "SHRINK_ABORT", "SHRINK_DEFAULT", "Verdict", "WaitTimeoutError",
+               "__version__", "get_reconfigure_handle", "health", "last_error", "on_verdict",
+               "reconfigure", "report", "shrink_group"]
 else:
     __all__ = ["__version__"]

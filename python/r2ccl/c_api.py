@@ -13,6 +13,8 @@ R2CCL_VERSION_CODE = R2CCL_MAJOR * 10000 + R2CCL_MINOR * 100 + R2CCL_PATCH
 R2CCL_UNIQUE_ID_BYTES = 128
 R2CCL_CONFIG_MAGIC = 0x72326363
 R2CCL_CONFIG_UNDEF_INT = -2147483648
+R2CCL_HANDLE_BYTES = 160
+R2CCL_SEALED_ID_BYTES = 168
 R2CCL_SPLIT_NOCOLOR = -1
 R2CCL_SHRINK_DEFAULT = 0
 R2CCL_SHRINK_ABORT = 1
@@ -106,6 +108,12 @@ class r2cclConfig_t(Structure):
     ]
 
 
+class r2cclSealedId(Structure):
+    _fields_ = [
+        ("internal", c_char * R2CCL_SEALED_ID_BYTES),
+    ]
+
+
 class r2cclErrorInfo_t(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -173,6 +181,14 @@ PROTOTYPES = {
         c_int, [c_void_p]),
     "r2cclGetPublicId": (
         c_int, [c_void_p, c_void_p]),
+    "r2cclGetProcessHandle": (
+        c_int, [c_void_p]),
+    "r2cclFindProcessHandle": (
+        c_int, [c_void_p, c_int, c_void_p]),
+    "r2cclGetSealedIds": (
+        c_int, [c_void_p, c_int, c_void_p, c_void_p]),
+    "r2cclOpenSealedId": (
+        c_int, [c_void_p, c_char_p, c_void_p]),
     "r2cclCommInitRank": (
         c_int, [c_void_p, c_int, r2cclUniqueId, c_int]),
     "r2cclCommInitRankConfig": (

@@ -21,6 +21,8 @@ class Config:
     reproducible: True makes sums the same whatever fails; all ranks must agree.
     name: appears in errors and in `r2ccl status`.
     algorithm: as R2CCL_ALGO, such as "ring"; all ranks must agree.
+    reconfigurable: True makes a group without members, which gets them by r2ccl.reconfigure(), as
+        init_process_group(enable_reconfigure=True) of torch 2.14.
     """
 
     ifname: typing.Optional[str] = None
@@ -29,11 +31,13 @@ class Config:
     reproducible: typing.Optional[bool] = None
     name: typing.Optional[str] = None
     algorithm: typing.Optional[str] = None
+    reconfigurable: typing.Optional[bool] = None
 
     def __post_init__(self):
         # ctypes would take an int for the address of a text, and drop the high bits of a number.
         for field, kind in {**dict.fromkeys(("ifname", "oob_ifname", "name", "algorithm"), str),
-                            "cutoff_ms": int, "reproducible": bool}.items():
+                            "cutoff_ms": int, "reproducible": bool,
+                            "reconfigurable": bool}.items():
             value = getattr(self, field)
             if value is not None and not isinstance(value, kind):
                 raise TypeError(f"r2ccl.Config: {field}={value!r} must be a {kind.__name__}")
@@ -60,6 +64,7 @@ class Config:
         """Returns the r2cclConfig_t."""
         given = {name: value.encode() if isinstance(value, str) else value
                  for name, value in vars(self).items() if value is not None}
+        given.pop("reconfigurable", None)
         if self.reproducible is not None:
             given["reproducible"] = 1 if self.reproducible else -1
         return c_api.config(init_timeout_ms=min(init_timeout_ms, INT_MAX), **given)
@@ -75,10 +80,12 @@ class Communicator:
         self.size = size
 
     @classmethod
-    def create(cls, library, identity, size, rank, config, timeout_ms):
-        """Meets the other ranks, which call with the same 128 bytes of `identity`."""
+    def create(cls, library, identity, size, rank, config, timeout_ms, trusted=False):
+        """Meets the other ranks, which call with the same 128 bytes of `identity`. trusted: no
+        stranger knows them."""
         handle = ctypes.c_void_p()
         given = config.as_struct(timeout_ms)
+        given.trusted_id = int(trusted)
         errors.check(library, library.calls.r2cclCommInitRankConfig(
             ctypes.byref(handle), size, c_api.r2cclUniqueId.from_buffer_copy(identity), rank,
             ctypes.byref(given)))
@@ -107,8 +114,8 @@ class Communicator:
         return Communicator(self.library, handle.value, rank.value, size.value)
 
     def create_group(self, ranks, name, config, timeout_ms):
-        """Returns a communicator of these ranks of this one, in this order. Only they call it, with
-        the same name, and they meet nobody."""
+        """Returns a communicator of these ranks of this one, in this order. They call it with the same name, the
+        other ranks do not, and no rank meets another."""
         handle = ctypes.c_void_p()
         given = config.as_struct(timeout_ms)
         errors.check(self.library, self.library.calls.r2cclCommCreateGroup(

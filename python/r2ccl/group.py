@@ -20,15 +20,15 @@ HARMLESS = {c_api.r2cclInvalidArgument}
 class Group:
     """The state and the steps that every call of a group uses."""
 
-    def _open(self, communicator, timeout, record):
-        self._communicator = communicator
-        self.library = communicator.library
-        self._starts = self.library.starts
-        self.wait_call = self.library.calls.r2cclRequestWait
+    def _prepare(self, loaded, rank, size, timeout, record):
+        """A group that has no communicator yet."""
+        self.library = loaded
+        self._starts = loaded.starts
+        self.wait_call = loaded.calls.r2cclRequestWait
         self.works = {}  # id: work; keeps the tensors of all operations under way
-        self._handle = communicator.handle  # None once the group has ended
-        self._rank = communicator.rank
-        self._size = communicator.size
+        self._handle = None  # before there is a communicator, and once it has ended
+        self._rank = rank
+        self._size = size
         self._timeout_ms = milliseconds(timeout)
         self._deferred = None  # the calls since _begin_group, which start with _end_group
         self._factors = []  # the PREMUL_SUMs of calls that have not started
@@ -38,10 +38,16 @@ class Group:
         self._given_up = set()  # the entries of operations whose wait has ended before them
         self._descriptor = None
 
+    def _open(self, communicator, timeout, record):
+        """The group has this communicator from now on."""
+        self._prepare(communicator.library, communicator.rank, communicator.size, timeout, record)
+        self._communicator = communicator
+        self._handle = communicator.handle
+
     def _start(self, entry, outputs, keep, finish, timeout, function, *args):
         """Starts function(*args, communicator, request). Returns its Work."""
         if self._handle is None:
-            raise closed(entry.name)
+            raise self._closed(entry.name)
         entry.timeout_ms = bound_of(timeout, self._timeout_ms)
         request = _pointer()
         work = Work(self, request, outputs, keep, finish, entry)
@@ -83,8 +89,17 @@ class Group:
 
     def _open_handle(self, name):
         if self._handle is None:
-            raise closed(name)
+            raise self._closed(name)
         return self._handle
+
+    def _closed(self, name):
+        if self.reconfigurable:
+            return errors.R2cclError(
+                f"{name}: the group has no members, before the first reconfigure and after an "
+                "abort: call torch.distributed._reconfigure, or r2ccl.reconfigure")
+        return errors.R2cclError(
+            f"{name}: the group was destroyed or aborted. Make a new one, for example by "
+            "torch.distributed.init_process_group")
 
     # --- for Work ---
 
@@ -102,7 +117,7 @@ class Group:
     def wait_timed_out(self, entry, error):
         """Returns the exception for a wait of this thread whose bound has passed."""
         self.give_up(entry)
-        error.args = (f"{entry.name}: the timeout has passed. {error}",)
+        error.args = (f"{entry.name} timed out. {error}",)
         entry.error = str(error)
         return self._note(_with_record(error, recorder.dump(self._record.global_rank())))
 
@@ -204,12 +219,6 @@ def _with_record(error, path):
         error.dump = path
         error.args = (f"{error} (the last operations of this rank: {path})",)
     return error
-
-
-def closed(name):
-    return errors.R2cclError(
-        f"{name}: the group was destroyed or aborted. Make a new one, for example by "
-        "torch.distributed.init_process_group")
 
 
 def milliseconds(timeout):

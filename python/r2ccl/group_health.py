@@ -178,12 +178,15 @@ class Listeners:
     """The log and the callbacks of one group. r2ccl calls them in a thread of its own, one after
     another."""
 
-    def __init__(self, communicator, name):
+    def __init__(self, communicator, name, earlier=None):
+        """earlier: the Listeners of the group's former members, whose callbacks go on."""
         self._communicator = communicator
         self._name = name
-        self._callbacks = []
+        self._callbacks = earlier._callbacks if earlier is not None else []
         self._set = None  # the C callback, while one is set
         self._lock = threading.Lock()
+        if self._callbacks:
+            self.start()
 
     def start(self):
         """From now on each verdict is logged: as a warning by rank 0, since all ranks get it."""

@@ -44,9 +44,11 @@ def _at_exit():
 class Lifecycle(Group):
     """How a group ends."""
 
+    listeners = None  # before there is a communicator
+
     def _open(self, communicator, timeout, record):
         super()._open(communicator, timeout, record)
-        self.listeners = group_health.Listeners(communicator, record.name)
+        self.listeners = group_health.Listeners(communicator, record.name, self.listeners)
         if not _open_groups:
             _at_exit()
         _open_groups[id(self)] = self
@@ -81,6 +83,17 @@ class Lifecycle(Group):
     def _close(self, end):
         _open_groups.pop(id(self), None)
         super()._close(end)
+
+    def get_error(self):
+        """Returns the kind of the last operation that failed, as torch's ErrorType: since the last
+        reconfigure, if there was one. This rank's own abort is no error."""
+        kinds = torch._C._distributed_c10d.ErrorType
+        if isinstance(self.last_error, errors.WaitTimeoutError):
+            return kinds.TIMEOUT
+        if isinstance(self.last_error, errors.RemoteRankError):
+            return kinds.REMOTE_ERROR
+        is_none = self.last_error is None or isinstance(self.last_error, errors.AbortedError)
+        return kinds.SUCCESS if is_none else kinds.COMM_ERROR
 
     def monitored_barrier(self, timeout=None, wait_all_ranks=False):
         """Waits for all ranks. Where some do not come, rank 0 raises an error that names the first

@@ -7,12 +7,13 @@ import sys
 import torch
 import torch.distributed as dist
 
-from r2ccl import c_api, library, recorder, rendezvous, threads
+from r2ccl import c_api, errors, library, recorder, rendezvous, threads
 from r2ccl.collectives import Collectives
 from r2ccl.communicator import Communicator, Config
 from r2ccl.group import milliseconds
 from r2ccl.lifecycle import Lifecycle
 from r2ccl.messages import Messages
+from r2ccl.new_members import Reconfigurable
 
 log = logging.getLogger("torch.distributed.r2ccl")
 NAME = "r2ccl"
@@ -20,18 +21,32 @@ NAME = "r2ccl"
 TAKES_ALL_DEVICES = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
 
 
-class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
+class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.ProcessGroup):
     """A process group whose operations survive the loss of NICs."""
 
     supports_splitting = False
     supports_coalescing = True
 
     def __init__(self, communicator, store, timeout, record):
-        dist.ProcessGroup.__init__(self, communicator.rank, communicator.size)
+        self._begin(communicator.rank, communicator.size, store)
+        self._open(communicator, timeout, record)
+
+    def _begin(self, rank, size, store):
+        dist.ProcessGroup.__init__(self, rank, size)
         self._store = store
         self._shrinks = {}  # how many groups there were without these ranks
         self.bound_device_id = None
-        self._open(communicator, timeout, record)
+
+    @classmethod
+    def without_members(cls, loaded, options, config):
+        """Returns a group whose first reconfigure makes it meet others."""
+        rank, size = options.group_rank, options.group_size
+        group = cls.__new__(cls)
+        group._begin(rank, size, options.store)
+        group._prepare(loaded, rank, size, options.timeout, recorder.Recorder(
+            options.group_id, list(range(max(size, rank + 1))), rank))
+        group.allow_reconfigure(config)
+        return group
 
     # --- identity ---
 
@@ -77,6 +92,8 @@ class ProcessGroupR2ccl(Collectives, Messages, Lifecycle, dist.ProcessGroup):
 
     def _get_backend(self, device):
         return self
+
+    get_backend = _get_backend
 
     @property
     def _device_types(self):
@@ -170,6 +187,8 @@ def create(options, backend_options=None):
     except (library.LibraryError, TypeError) as error:
         refuse(options, ranks, error)
         raise
+    if config.reconfigurable or getattr(options, "enable_reconfigure", False):
+        return without_members(loaded, options, config)
     parent = parent_of(ranks, config)
     communicator = (meet(loaded, store, rank, size, config, bound_ms) if parent is None else
                     parent.create_group(ranks, options.group_id, config, bound_ms))
@@ -180,6 +199,16 @@ def create(options, backend_options=None):
     if is_default:
         group.listeners.start()  # its verdicts are those of all groups
     return group
+
+
+def without_members(loaded, options, config):
+    """Returns the group for enable_reconfigure."""
+    others = other_backends(sys._getframe(1))
+    if others:
+        raise errors.make(c_api.r2cclInvalidUsage,
+                          "enable_reconfigure: the group has multiple backends, r2ccl and "
+                          f"{others}; reconfigure is for a group of r2ccl alone")
+    return ProcessGroupR2ccl.without_members(loaded, options, config)
 
 
 def parent_of(ranks, config):

@@ -300,12 +300,8 @@ Result<std::vector<Endpoint>> open_rendezvous(const Config& config, const JobIde
   return serve(config, job, place.value());
 }
 
-Result<r2cclUniqueId> make_unique_id() {
-  return make_unique_id(make_job_identity());
-}
-
-Result<r2cclUniqueId> make_unique_id(JobIdentity job) {
-  auto config = read_config(nullptr);
+Result<r2cclUniqueId> make_unique_id(JobIdentity job, const r2cclConfig_t* given) {
+  auto config = read_config(given);
   if (!config.ok()) return config.status();
   const auto secret = load_secret(config.value());
   if (!secret.ok()) return secret.status();

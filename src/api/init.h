@@ -14,8 +14,7 @@ namespace r2ccl::api {
 
 // Opens a rendezvous of the job in this process, at its NICs, and returns where.
 Result<std::vector<Endpoint>> open_rendezvous(const Config& config, const JobIdentity& job);
-Result<r2cclUniqueId> make_unique_id();
-Result<r2cclUniqueId> make_unique_id(JobIdentity job);
+Result<r2cclUniqueId> make_unique_id(JobIdentity job, const r2cclConfig_t* config = nullptr);
 Result<r2cclUniqueId> make_public_id(const r2cclConfig_t* config);
 Result<std::unique_ptr<Communicator>> init_from_id(int rank_count, const r2cclUniqueId& id,
                                                    int rank, const r2cclConfig_t* config);

@@ -65,7 +65,7 @@ r2cclResult_t r2cclGetVersion(int* version) {
 r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id) {
   return guarded(__func__, [&]() -> r2cclResult_t {
     if (id == nullptr) return error(Code::invalid_argument, "r2cclGetUniqueId: id is NULL");
-    auto made = r2ccl::api::make_unique_id();
+    auto made = r2ccl::api::make_unique_id(r2ccl::make_job_identity());
     if (!made.ok()) return result_of(made.status());
     *id = made.value();
     return r2cclSuccess;

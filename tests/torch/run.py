@@ -33,7 +33,7 @@ HELD_PORTS = []
 
 
 def free_port():
-    """Returns a port that the kernel gives to nobody else while this process lives.
+    """Returns a port. The kernel gives it to no connection while this process lives.
 
     A socket that is bound and does not listen holds it: a listener with SO_REUSEADDR may share it.
     """

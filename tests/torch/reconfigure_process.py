@@ -1,0 +1,334 @@
+"""Groups whose members change. Each test starts processes of its own; their store is in the test, so
+that it outlives each of them. With torch 2.14 they use torch's own calls, before that r2ccl's."""
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import unittest
+
+import torch.distributed as dist
+
+from run import environment
+
+HEAD = """
+import contextlib, datetime, os, signal, sys, time
+import torch, torch.distributed as dist, r2ccl
+torch.set_num_threads(1)
+me, size, port = map(int, sys.argv[1:])
+store = dist.TCPStore("127.0.0.1", port, is_master=False)
+own_call = hasattr(dist, "_reconfigure")
+
+def seconds(bound):
+    return datetime.timedelta(seconds=bound)
+
+def init():
+    options = {"enable_reconfigure": True} if own_call else {
+        "pg_options": r2ccl.Config(reconfigurable=True)}
+    dist.init_process_group("r2ccl", store=store, rank=me, world_size=size,
+                            timeout=seconds(60), **options)
+    store.set(f"handle/{me}", handle())
+
+def handle():
+    return dist._get_reconfigure_handle() if own_call else r2ccl.get_reconfigure_handle()
+
+def handles(*numbers):
+    return [store.get(f"handle/{number}").decode() for number in numbers]
+
+def change(uuid, members, bound=60):
+    if own_call:
+        dist._reconfigure(uuid, members, timeout=seconds(bound)).wait()
+    else:
+        r2ccl.reconfigure(uuid, members, timeout=seconds(bound))
+
+def expect(*numbers):
+    "These processes are the ranks now, in this order, and their sums are right."
+    assert dist.get_world_size() == len(numbers), dist.get_world_size()
+    assert dist.get_rank() == numbers.index(me), dist.get_rank()
+    for place in range(3):
+        given = torch.tensor([1.0 + 10 * me + place, 2.0 * me])
+        dist.all_reduce(given)
+        wanted = [sum(1.0 + 10 * n + place for n in numbers), sum(2.0 * n for n in numbers)]
+        assert given.tolist() == wanted, (given, wanted)
+
+@contextlib.contextmanager
+def refused(words):
+    try:
+        yield
+    except RuntimeError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"no error with {words!r}")
+
+def say(word):
+    print(word, flush=True)
+
+def hear():
+    return sys.stdin.readline().strip()
+
+init()
+"""
+
+
+class Processes(unittest.TestCase):
+    def setUp(self):
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.started = []
+
+    def tearDown(self):
+        for process in self.started:
+            process.kill()
+            process.communicate()
+
+    def start(self, body, number, size):
+        process = subprocess.Popen(
+            [sys.executable, "-c", HEAD + textwrap.dedent(body), str(number), str(size),
+             str(self.store.port)],
+            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.started.append(process)
+        return process
+
+    def run_all(self, body, size):
+        for process in [self.start(body, number, size) for number in range(size)]:
+            self.expect_success(process)
+
+    def expect_success(self, process):
+        _, error = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, error)
+
+    def expect_line(self, process, wanted):
+        watchdog = threading.Timer(200, process.kill)
+        watchdog.start()
+        line = process.stdout.readline().strip()
+        watchdog.cancel()
+        self.assertEqual(line, wanted, process.stderr.read() if line == "" else "")
+
+    def tell(self, process, line="go"):
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+
+
+class ReconfigureTest(Processes):
+    def test_collectives_and_messages_work_after_the_first_call_and_not_before(self):
+        self.run_all("""
+            group = dist.group.WORLD
+            assert group.supports_reconfigure
+            assert (group.rank(), group.size()) == (me, size)
+            with refused("reconfigure"):
+                dist.all_reduce(torch.ones(1))
+            change(1, handles(2, 0, 1))
+            expect(2, 0, 1)
+            got = torch.zeros(2)
+            if dist.get_rank() == 0:
+                dist.send(torch.tensor([7.0, 8.0]), 2)
+            if dist.get_rank() == 2:
+                dist.recv(got, 0)
+                assert got.tolist() == [7, 8], got
+            dist.barrier()
+            dist.destroy_process_group()
+        """, 3)
+
+    def test_a_set_is_ordered_alike_everywhere(self):
+        self.run_all("""
+            change(1, set(handles(1, 0, 2)))
+            mine = torch.zeros(3, dtype=torch.int64)
+            mine[me] = dist.get_rank()
+            dist.all_reduce(mine)
+            assert sorted(mine.tolist()) == [0, 1, 2], mine
+            dist.barrier()
+        """, 3)
+
+    def test_ranks_leave_and_come_back(self):
+        self.run_all("""
+            change(1, handles(0, 1, 2))
+            expect(0, 1, 2)
+            for turn in range(3):
+                out = (2, 1, 0)[turn]  # the last, the middle, and the one that led
+                left = [n for n in range(3) if n != out]
+                if me == out:
+                    assert (dist.get_rank(), dist.get_world_size()) == (out, 3)
+                else:
+                    change(10 + turn, handles(*left))
+                    expect(*left)
+                change(20 + turn, handles(0, 1, 2))
+                expect(0, 1, 2)
+            change(30 + me, handles(me))  # each alone
+            expect(me)
+            change(40, handles(0, 1, 2))
+            expect(0, 1, 2)
+            dist.barrier()
+        """, 3)
+
+    def test_disjoint_groups_form_at_once_and_merge(self):
+        self.run_all("""
+            own = (0, 1) if me < 2 else (3, 2)
+            change(5 + me // 2, handles(*own))
+            expect(*own)
+            change(7, handles(3, 1, 2, 0))
+            expect(3, 1, 2, 0)
+            dist.barrier()
+        """, 4)
+
+    def test_a_process_that_comes_late_joins(self):
+        body = """
+            if me < 2:
+                change(1, handles(0, 1))
+                expect(0, 1)
+            change(2, handles(0, 1, 2))  # waits for the handle of 2, and then for its call
+            expect(0, 1, 2)
+            dist.barrier()
+        """
+        first = [self.start(body, number, 2) for number in range(2)]
+        time.sleep(1)
+        for process in [*first, self.start(body, 2, 1)]:
+            self.expect_success(process)
+
+    def test_the_dead_are_replaced_also_the_one_that_led(self):
+        body = """
+            if size < 4:  # a replacement
+                change(3, handles(size, 1, 2))
+                expect(size, 1, 2)
+            else:
+                change(1, handles(0, 1, 2))
+                expect(0, 1, 2)
+                say("works")
+                if me == 0:
+                    hear()
+                with refused("rank 0"):
+                    while True:
+                        dist.all_reduce(torch.ones(1000))
+                change(2, handles(1, 2))
+                expect(1, 2)
+                say("goes on")
+                change(3, handles(3, 1, 2))
+                expect(3, 1, 2)
+            assert dist.get_process_group_ranks(None) == [0, 1, 2]
+            dist.barrier()
+        """
+        processes = [self.start(body, number, 4) for number in range(3)]
+        for process in processes:
+            self.expect_line(process, "works")
+        processes[0].kill()
+        for process in processes[1:]:
+            self.expect_line(process, "goes on")
+        processes.append(self.start(body, 3, 3))
+        for process in processes[1:]:
+            self.expect_success(process)
+
+    def test_an_abort_and_a_timeout_are_followed_by_a_new_group(self):
+        self.run_all("""
+            group = dist.group.WORLD
+            kinds = torch._C._distributed_c10d.ErrorType
+            change(1, handles(0, 1))
+            expect(0, 1)
+            group.abort()
+            assert group.get_error() == kinds.SUCCESS
+            with refused("reconfigure"):
+                dist.all_reduce(torch.ones(1))
+            change(2, handles(1, 0))
+            expect(1, 0)
+            if me == 0:
+                group.set_timeout(seconds(0.05))
+                with refused("timed out"):
+                    dist.recv(torch.zeros(1), 0)
+                assert group.get_error() == kinds.TIMEOUT
+            change(3, handles(0, 1))
+            assert group.get_error() == kinds.SUCCESS
+            group.set_timeout(seconds(60))
+            expect(0, 1)
+            dist.barrier()
+        """, 2)
+
+    def test_a_dead_process_in_the_list_ends_the_call_in_time_and_leaves_the_group_as_it_was(self):
+        body = """
+            if me == 2:
+                say("is there")
+                hear()
+            store.get("dead")
+            change(1, handles(0, 1))
+            for uuid, members in ((2, handles(0, 2, 1)), (3, handles(2, 0, 1))):
+                begin = time.monotonic()
+                with refused("timed out"):
+                    change(uuid, members, 3)
+                assert time.monotonic() - begin < 3 + 20  # and time for a busy machine
+                assert (dist.get_rank(), dist.get_world_size()) == (me, 2)
+                expect(0, 1)
+            change(4, handles(1, 0))
+            expect(1, 0)
+            dist.barrier()
+        """
+        processes = [self.start(body, number, 3) for number in range(3)]
+        self.expect_line(processes[2], "is there")
+        processes[2].kill()
+        self.store.set("dead", "yes")
+        for process in processes[:2]:
+            self.expect_success(process)
+
+    def test_wrong_lists_and_used_numbers_are_refused(self):
+        self.run_all("""
+            change(1, handles(0, 1))
+            for members, words in (([], "1 to"), (["gloo:1"], "no handle"),
+                                   (handles(me, me), "two handles of one process"),
+                                   (handles(1 - me), "is not in the list")):
+                with refused(words):
+                    change(2, members)
+            with refused("already used"):
+                change(1, handles(1, 0))
+            with refused("uuid=-1"):
+                change(-1, handles(0, 1))
+            expect(0, 1)
+            # Two lists with one number: the first to come has it, or both time out.
+            with refused("uuid=3"):
+                change(3, handles(0, 1) if me == 0 else handles(1, 0), 3)
+            expect(0, 1)
+            if not own_call:
+                other = dist.new_group([0, 1])
+                with refused("without enable_reconfigure"):
+                    r2ccl.reconfigure(9, handles(0, 1), other)
+                dist.barrier(other)
+            dist.barrier()
+        """, 2)
+
+    def test_who_writes_the_store_and_has_no_key_leads_no_process_anywhere(self):
+        body = """
+            from r2ccl.new_members import Wish
+            if me == 0:
+                wish = Wish(1, handles(0, 1), time.monotonic() + 60)
+                dist.group.WORLD._store.set(wish.id_key(1), bytes(168))
+                say("forged")
+                hear()
+            else:
+                with refused("has not sealed this id"):
+                    change(1, handles(0, 1))
+                say("refused")
+            change(2, handles(0, 1))
+            expect(0, 1)
+            dist.barrier()
+        """
+        stranger, victim = (self.start(body, number, 2) for number in range(2))
+        self.expect_line(stranger, "forged")
+        self.expect_line(victim, "refused")
+        self.tell(stranger)
+        self.expect_success(victim)
+        self.expect_success(stranger)
+
+    def test_the_average_of_ddp_follows_the_number_of_members(self):
+        self.run_all("""
+            change(1, handles(0, 1, 2))
+            torch.manual_seed(0)
+            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1, bias=False))
+            def gradient(members):
+                model.zero_grad()
+                model(torch.full((1, 2), 1.0 + me)).sum().backward()
+                wanted = sum(1.0 + n for n in members) / len(members)
+                given = model.module.weight.grad
+                assert torch.allclose(given, torch.full((1, 2), wanted)), (given, wanted)
+            gradient((0, 1, 2))
+            if me == 1:
+                sys.exit(0)
+            change(2, handles(0, 2))
+            gradient((0, 2))
+            dist.barrier()
+        """, 3)
