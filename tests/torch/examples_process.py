@@ -10,6 +10,8 @@ import tempfile
 import unittest
 from unittest import mock
 
+from run import free_port
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 COMMAND = os.environ.get("R2CCL", str(ROOT / "build/r2ccl"))
 
@@ -98,6 +100,41 @@ class ScriptsTest(unittest.TestCase):
         self.assertEqual(len(answers[0]), 3)
         for other in answers[1:]:
             self.assertEqual(other, answers[0])
+
+
+class ElasticTest(unittest.TestCase):
+    def train(self, folder, *options):
+        """Returns the record of each worker: {its number: rows}."""
+        run(ROOT / "examples/pytorch/elastic.py", "--processes", "3", "--dies-at", "5", "--steps",
+            "40", "--width", "32", "--listen", f"127.0.0.1:{free_port()}", "--record",
+            f"{folder}/%r", *options)
+        return {int(path.name.rsplit("-", 1)[1]): [
+            json.loads(line) for line in path.read_text().splitlines()]
+            for path in pathlib.Path(folder).iterdir()}
+
+    def check(self, records, survivors, first_of_new):
+        """The workers have each step once, and the same weights."""
+        hashes = set()
+        for worker, rows in records.items():
+            steps = [row["step"] for row in rows if "step" in row]
+            if worker == 0:
+                self.assertEqual(steps, list(range(5)))
+                continue
+            first = 0 if worker in survivors else first_of_new
+            self.assertEqual(steps, list(range(first, 40)), worker)
+            hashes.add(rows[-1]["weights"])
+        self.assertEqual(len(hashes), 1)
+
+    def test_the_others_go_on_without_a_dead_worker_or_with_another_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            records = self.train(folder)
+            records.pop(3, None)  # it may come when all is done
+            self.assertEqual(sorted(records), [0, 1, 2])
+            self.check(records, (1, 2), None)
+        with tempfile.TemporaryDirectory() as folder:
+            records = self.train(folder, "--least", "3")
+            self.assertEqual(sorted(records), [0, 1, 2, 3])
+            self.check(records, (1, 2), 5)
 
 
 class LabTest(unittest.TestCase):
