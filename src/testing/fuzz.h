@@ -46,6 +46,8 @@ bool fuzz_rendezvous_messages(std::span<const std::byte> input);
 bool fuzz_sealed_stream(std::span<const std::byte> input);
 // A message about a smaller communicator, as from a hostile rank. A call under way survives it.
 bool fuzz_shrink(std::span<const std::byte> input);
+// Any bytes as the handle of a process.
+bool fuzz_process_handle(std::span<const std::byte> input);
 // One line of a client of the status socket, with its answer when it is about a drain.
 bool fuzz_status_request(std::span<const std::byte> input);
 // The 128 bytes of a unique id. An odd first byte makes its checksum valid.

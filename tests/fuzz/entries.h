@@ -32,6 +32,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"plan_json", fuzz_plan_json},
     {"plan_text", fuzz_plan_text},
     {"printable", fuzz_printable},
+    {"process_handle", fuzz_process_handle},
     {"rank_card", fuzz_rank_info},
     {"rank_summary", fuzz_rank_summary},
     {"rendezvous_messages", fuzz_rendezvous_messages},

@@ -204,6 +204,11 @@ void add_bootstrap(Seeds& seeds) {
   seeds.add("unique_id", "checksum_made", with({1}, encode(id)));
   seeds.add("unique_id", "zero", with({0}, Bytes(kUniqueIdBytes)));
 
+  const std::string digits(64, 'a');
+  seeds.add("process_handle", "of_a_process", "r2ccl1:host-1.example:4711:" + digits);
+  seeds.add("process_handle", "no_digits", "r2ccl1:host:1:" + std::string(64, 'x'));
+  seeds.add("process_handle", "no_host", "r2ccl1::1:" + digits);
+
   const std::string text(
       "\x07\x05"
       "hello"

@@ -112,6 +112,59 @@ class GrowTest(LocalJobCase):
         self.tell_all(others, id=made)
         self.finish(job | others)
 
+    def test_processes_that_know_their_handles_meet_over_a_channel_of_strangers(self):
+        def member(lib, lines):
+            lines.say(event="handle", text=api.process_handle(lib).decode())
+            handles = [each.encode() for each in lines.hear()["handles"]]
+            rank = api.place_of_process(lib, handles)
+            if rank == 0:
+                lines.say(event="sealed", ids=[each.hex() for each in
+                                               api.sealed_ids(lib, handles)])
+            sealed = [bytes.fromhex(each) for each in lines.hear()["ids"]]
+            for place, writer, wrong in ((1 - rank, handles[0], "not sealed"),
+                                         (rank, handles[1], "not sealed"),
+                                         (rank, b"gloo:1", "no handle")):
+                try:
+                    api.open_sealed_id(lib, sealed[place], writer)
+                    lines.say(event="opened", text=wrong)
+                except api.R2cclError as error:
+                    if wrong not in error.text:
+                        lines.say(event="opened", text=error.text)
+            identity = api.open_sealed_id(lib, sealed[rank], handles[0])
+            comm = api.Comm.from_id(lib, identity, 2, rank, trusted_id=1)
+            expect_sum(comm, [0, 1])
+            with telling(lines, "destroyed"):
+                comm.destroy()
+
+        # The last rank is the first of the list: nothing depends on the launcher's numbers.
+        job = self.start(2, member, {"R2CCL_REQUIRE_AUTH": "1", "R2CCL_SECRET": ""})
+        handles = [self.hear(job[rank], "handle")["text"] for rank in (1, 0)]
+        self.tell_all(job, handles=handles)
+        self.tell_all(job, ids=self.hear(job[1], "sealed")["ids"])
+        self.finish(job)
+
+    def test_bad_lists_of_handles_are_named(self):
+        def body(lib, lines):
+            own = api.process_handle(lib)
+            other = own[:-64] + b"0" * 63 + b"9"
+            weak = own[:-64] + b"0" * 64
+            for call, words in (
+                    (lambda: api.place_of_process(lib, []), "1 to"),
+                    (lambda: api.place_of_process(lib, [None]), "is NULL"),
+                    (lambda: api.place_of_process(lib, [own, own]), "two handles"),
+                    (lambda: api.place_of_process(lib, [other]), "not in the list"),
+                    (lambda: api.place_of_process(lib, [own, b"x" * 1000]), "is no handle"),
+                    (lambda: api.sealed_ids(lib, [own, b"\x1b[2J"]), "is no handle"),
+                    (lambda: api.sealed_ids(lib, [own, weak]), "that no process makes")):
+                try:
+                    call()
+                    lines.say(event="wrong", text=words)
+                except api.R2cclError as error:
+                    if error.code != api.INVALID_ARGUMENT or words not in error.text:
+                        lines.say(event="wrong", text=f"{words}: {error.text}")
+
+        self.expect_end(self.start(1, body))
+
     def test_wrong_calls_are_errors_on_all_ranks(self):
         def body(lib, lines):
             comm = api.Comm.from_environment(lib)

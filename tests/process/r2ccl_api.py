@@ -71,6 +71,36 @@ def unique_id(lib):
     return bytes(made)
 
 
+def process_handle(lib):
+    made = ctypes.create_string_buffer(c_api.R2CCL_HANDLE_BYTES)
+    check(lib, lib.r2cclGetProcessHandle(made))
+    return made.value
+
+
+def texts(handles):
+    return (ctypes.c_char_p * len(handles))(*handles)
+
+
+def place_of_process(lib, handles):
+    place = ctypes.c_int(-1)
+    check(lib, lib.r2cclFindProcessHandle(texts(handles), len(handles), ctypes.byref(place)))
+    return place.value
+
+
+def sealed_ids(lib, handles):
+    """Returns the bytes of an id, sealed for each handle."""
+    made = (c_api.r2cclSealedId * len(handles))()
+    check(lib, lib.r2cclGetSealedIds(texts(handles), len(handles), None, made))
+    return [bytes(each) for each in made]
+
+
+def open_sealed_id(lib, sealed, writer):
+    made = UniqueId()
+    given = c_api.r2cclSealedId.from_buffer_copy(sealed)
+    check(lib, lib.r2cclOpenSealedId(ctypes.byref(given), writer, ctypes.byref(made)))
+    return bytes(made)
+
+
 class Comm:
     """One communicator; buffers are ctypes arrays, and every operation takes `wait`."""
 
