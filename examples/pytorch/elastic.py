@@ -50,7 +50,7 @@ def arguments():
 
 
 class Events:
-    """What all hosts tell the first supervisor, through the store, one after another."""
+    """The store carries what all hosts tell the first supervisor, one after another."""
 
     def __init__(self, store):
         self.store = store
@@ -85,7 +85,7 @@ class Members:
         store.set("members", "0")
 
     def follow(self):
-        """Takes in what has happened, and publishes the list if it is another one."""
+        """Reads what has happened. Publishes the list if it has changed."""
         while words := self.events.next():
             kind, worker = words[:2]
             if kind == "here":

@@ -197,7 +197,7 @@ const char* r2cclGetLastError(r2cclComm_t handle) {
 
 r2cclResult_t r2cclGetErrorInfo(r2cclComm_t handle, r2cclErrorInfo_t* info) {
   return guarded(__func__, [&]() -> r2cclResult_t {
-    constexpr size_t kFirstSize = sizeof(r2cclErrorInfo_t);  // of the first version
+    constexpr size_t kFirstSize = sizeof(r2cclErrorInfo_t);  // what the first version had
     if (info == nullptr) {
       return error(Code::invalid_argument, "r2cclGetErrorInfo: info is NULL");
     }

@@ -23,7 +23,7 @@ struct StepTime {
 
 struct PlanTimes {
   std::vector<std::vector<StepTime>> steps;  // by rank and step
-  double end_ns = 0;                         // of the last step
+  double end_ns = 0;                         // when the last step ends
 };
 
 // Requires the plan of all ranks, which the checker has proved.

@@ -51,8 +51,8 @@ class PeerClock {
   // The clocks of two hosts drift by 100 ppm at most: by 50 us in two periods.
   static constexpr TimeNs kPeriod = 250 * kMillisecond;
 
-  TimeNs least_ = kNever;   // of the running period
-  TimeNs before_ = kNever;  // of the one before
+  TimeNs least_ = kNever;   // what the running period has shown
+  TimeNs before_ = kNever;  // what the one before has shown
   TimeNs period_at_ = 0;
 };
 

@@ -140,7 +140,7 @@ class ShrinkAgreement {
   ShrinkPromises promises_;
   std::vector<ShrinkSend> sends_;
   std::optional<ShrinkDecision> outcome_;
-  View own_view_;        // of the last call
+  View own_view_;        // what the last call has given
   Rank told_ = kNoRank;  // the coordinator that knows the call that waits
   std::vector<Rank> excluded_by_;
   std::vector<ShrinkSubject> given_up_;  // without an answer

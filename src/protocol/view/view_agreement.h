@@ -91,7 +91,7 @@ class ViewAgreement {
     Phase phase = Phase::idle;
     ViewAsk ask;  // the last question to all; valid unless idle
     uint64_t margin = 1;
-    TimeNs began = 0;  // of the phase
+    TimeNs began = 0;  // when the phase began
     TimeNs resend_at = kNever;
   };
   // The latest answer of a rank in this attempt.

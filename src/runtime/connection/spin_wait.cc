@@ -25,7 +25,7 @@ size_t SpinWait::poll(Reactor& reactor, TimeNs timeout_ns) {
   if (timeout_ns <= 0 || !spins()) return reactor.poll(timeout_ns);
   const TimeNs began = clock_.now();
   TimeNs now = began;
-  TimeNs spent = 0;  // of this thread's own time
+  TimeNs spent = 0;  // what this thread has used
   TimeNs turn = 0;   // of the other threads on this core, since the last poll
   while (spent < kSpin && now - began < timeout_ns && turn <= kTurn) {
     const TimeNs last = now;

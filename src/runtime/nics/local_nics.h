@@ -46,7 +46,7 @@ class LocalNics {
     NicId nic;
     bool moved = false;                 // its addresses or its listener: the peers need info()
     std::optional<bool> alive;          // set when the NIC has come or gone
-    DownCause cause = DownCause::none;  // of its going
+    DownCause cause = DownCause::none;  // why it went
   };
   struct Changes {
     std::vector<Change> nics;
