@@ -160,6 +160,8 @@ def run_job(lab, collective, size, seconds, rng):
         lab.command("fix")
     return {"collective": collective, "size": size, "faults": len(weather.faults),
             "innocent": innocent(run.result["verdicts"], weather.faults),
+            "weather": [f"{each.name}, {each.began_at:.3f} to {each.ended_at:.3f}"
+                        for each in weather.faults],
             "growth": growth(early, late),
             **run.counts()}
 
@@ -187,6 +189,10 @@ def main():
             progress(f"{collective} {size}: {job['faults']} faults, {job['operations']} operations, "
                      f"{job['wrong_elements']} wrong, {len(job['verdicts'])} verdicts, "
                      f"{len(job['innocent'])} of them innocent")
+            for verdict in job["innocent"]:
+                progress(f"innocent: {verdict}")
+                for fault in job["weather"]:
+                    progress(f"  a fault: {fault}")
     jobs = document["jobs"]
     for name in ("operations", "checked_elements", "wrong_elements", "faults"):
         document[name] = sum(job[name] for job in jobs)

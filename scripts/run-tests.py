@@ -89,6 +89,8 @@ STEPS = {
     "simgrid": script("python3 -B tests/simgrid/compare.py build/r2ccl", targets=COMMAND),
     "torch": script("scripts/torch-test.sh", targets=("r2ccl",)),
     "torch_recorded": script("scripts/torch-suite.sh --recorded", targets=("r2ccl",)),
+    # torch 2.14 and torchft
+    "torch_members": script("scripts/torch-members.sh", targets=("r2ccl",)),
     "torch_suite": script("scripts/torch-suite.sh", targets=("r2ccl",)),
     "seeds": script("build/r2ccl sim fuzz --seeds 1001..100000",
                     "build/r2ccl sim fuzz --seeds 101251..103500",
@@ -113,7 +115,7 @@ SUITES = {
     # `.ci/run` runs these after "test".
     "ci": ((("torch_beside", "format"), ("asan", "tsan")), "slice"),
     "nightly": ("rare", "packages", "fuzz", "simgrid", "seeds", "conditions", "soak", "torch_suite",
-                "mutants"),
+                "torch_members", "mutants"),
 }
 
 LEFT_OUT = {

@@ -3,6 +3,7 @@
 #
 #   R2CCL_TORCH_VENV      the directory; default: build/torch-venv
 #   R2CCL_TORCH_VERSION   the version of torch; default: the newest that the tests know
+#   R2CCL_TORCH_PACKAGES  further packages
 #   R2CCL_ALLOW_SKIP=1    exit with 77 (skipped), not with 1, when torch cannot be installed
 #
 # pip takes its own settings, such as PIP_INDEX_URL, from the environment. A build of torch without
@@ -12,7 +13,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 venv=${R2CCL_TORCH_VENV:-build/torch-venv}
 version=${R2CCL_TORCH_VERSION:-2.13.0}
-packages=("torch==$version" numpy expecttest scikit-learn)
+read -ra more <<<"${R2CCL_TORCH_PACKAGES:-}"
+packages=("torch==$version" numpy expecttest scikit-learn "${more[@]}")
 
 fail() {
   echo "torch-venv: $1" >&2

@@ -8,7 +8,7 @@ import typing
 
 import torch.distributed as dist
 
-from r2ccl import c_api, errors
+from r2ccl import backend, c_api, errors
 
 log = logging.getLogger("torch.distributed.r2ccl")
 
@@ -128,20 +128,21 @@ class Health:
             path.state in ("up", "standby") for path in self.paths)
 
 
-def _member(group, name):
-    """Returns the ProcessGroupR2ccl for a caller's group."""
+def member(group, name):
+    """Returns the ProcessGroupR2ccl for a caller's group. Raises as health()."""
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("there is no process group: call torch.distributed.init_process_group")
     if group is dist.GroupMember.NON_GROUP_MEMBER:
         raise ValueError(f"{name}: this rank is not in the group. Only its members may ask")
-    if not hasattr(group, "open_communicator"):
+    below = backend.group_below(group)
+    if below is None:
         raise TypeError(f"the group's backend is {dist.get_backend(group)}, not r2ccl")
-    return group
+    return below
 
 
 def _communicator(group, name):
-    return _member(group, name).open_communicator(name)
+    return member(group, name).open_communicator(name)
 
 
 def last_error(group=None):
@@ -150,7 +151,7 @@ def last_error(group=None):
 
     For a handler that got torch's RuntimeError, whose text alone is r2ccl's: from a future, or from
     the backward pass of DDP. Raises TypeError and ValueError as health()."""
-    return _member(group, "last_error").last_error
+    return member(group, "last_error").last_error
 
 
 def health(group=None):
@@ -224,4 +225,4 @@ def on_verdict(callback, group=None):
     if not callable(callback):
         raise TypeError(f"on_verdict takes a function, not {type(callback).__name__}")
     _communicator(group, "on_verdict")
-    (group or dist.group.WORLD).listeners.add(callback)
+    member(group, "on_verdict").listeners.add(callback)

@@ -3,6 +3,8 @@
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from r2ccl import group_health
+
 SHRINK_DEFAULT, SHRINK_ABORT = 0, 1
 
 
@@ -18,7 +20,8 @@ def shrink_group(ranks_to_exclude, group=None, shrink_flags=SHRINK_DEFAULT, pg_o
     groups end. Raises RemoteRankError when one more rank has died: call again without that one, too.
     """
     old = dist.group.WORLD if group is None else group
-    made = old.shrink(ranks_to_exclude, shrink_flags, pg_options)
+    made = group_health.member(old, "shrink_group").without_ranks(
+        ranks_to_exclude, shrink_flags, pg_options)
     if old is dist.group.WORLD:
         for other in list(c10d._world.pg_map):
             if other is not old:

@@ -183,9 +183,9 @@ def fetch(loaded, store, wish, rank):
     key = wish.id_key(rank)
     try:
         store.wait([key], datetime.timedelta(seconds=wish.left()))
+    except dist.DistNetworkError:
+        raise  # the store cannot be reached
     except RuntimeError as error:
-        if time.monotonic() < wish.deadline:
-            raise  # the store cannot be reached
         raise errors.make_timeout(
             f"reconfigure with uuid={wish.uuid} timed out: {wish.names([0])} has not called with "
             f"the same list of {len(wish.handles)} handles{other_list(store, wish)}",

@@ -7,7 +7,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from r2ccl import c_api, errors, library, recorder, rendezvous, threads
+from r2ccl import backend, c_api, errors, library, recorder, rendezvous, threads
 from r2ccl.collectives import Collectives
 from r2ccl.communicator import Communicator, Config
 from r2ccl.group import milliseconds
@@ -26,6 +26,8 @@ class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.P
 
     supports_splitting = False
     supports_coalescing = True
+    # Without the class that torch needs, its shrink_group must stop before it ends the old group.
+    supports_shrinking = backend.IS_USABLE
 
     def __init__(self, communicator, store, timeout, record):
         self._begin(communicator.rank, communicator.size, store)
@@ -107,6 +109,9 @@ class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.P
 
     _set_default_timeout = set_timeout
 
+    def timeout(self):
+        return datetime.timedelta(milliseconds=self._timeout_ms)
+
     def _set_sequence_number_for_group(self):
         pass
 
@@ -135,7 +140,7 @@ class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.P
             raise ValueError(f"split_group: {ranks} must be different ranks from 0 to "
                              f"{self._size - 1}")
         is_member = self._rank in ranks
-        bound = datetime.timedelta(milliseconds=self._timeout_ms) if timeout is None else timeout
+        bound = self.timeout() if timeout is None else timeout
         config = Config.of_options(opts, group_name)
         communicator = threads.interruptible(lambda: self.open_communicator("split_group").split(
             min(ranks) if is_member else c_api.R2CCL_SPLIT_NOCOLOR,
@@ -152,8 +157,21 @@ class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.P
         return made
 
     def shrink(self, ranks_to_exclude, shrink_flags=0, opts=None):
+        """Returns a BackendR2ccl over the smaller group, as torch.distributed.shrink_group needs it,
+        or before torch 2.14 the group itself. Arguments and errors are those of without_ranks()."""
+        made = self.without_ranks(ranks_to_exclude, shrink_flags, opts)
+        if not backend.IS_USABLE:
+            return made
+        if backend.group_below(dist.group.WORLD) is self:
+            made.become_default()
+        return backend.BackendR2ccl(made)
+
+    def without_ranks(self, ranks_to_exclude, shrink_flags=0, opts=None):
         """Returns a group without these ranks of this one, which may have failed. All others call
-        it with the same list. torch does not know the result: see r2ccl.shrink_group."""
+        it with the same list. torch does not know the result: see r2ccl.shrink_group.
+
+        Raises RemoteRankError when one more rank has died, R2cclError when another rank has another
+        list."""
         excluded = sorted(set(ranks_to_exclude))
         made = self._shrinks.get(tuple(excluded), 0)
         name = f"{self._record.name}:without:{excluded}:{made}"
@@ -163,8 +181,7 @@ class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.P
         self._shrinks[tuple(excluded)] = made + 1
         left = [rank for place, rank in enumerate(self._record.ranks) if place not in excluded]
         return ProcessGroupR2ccl(
-            communicator, dist.PrefixStore(f"{name}/", self._store),
-            datetime.timedelta(milliseconds=self._timeout_ms),
+            communicator, dist.PrefixStore(f"{name}/", self._store), self.timeout(),
             recorder.Recorder(name, left, communicator.rank))
 
     def global_ranks(self):
@@ -214,8 +231,8 @@ def without_members(loaded, options, config):
 def parent_of(ranks, config):
     """Returns the communicator of all ranks, whose connections a group of these ranks can use. None
     for the group of all itself, and for one that must meet."""
-    world = dist.group.WORLD if ranks else None
-    if not isinstance(world, ProcessGroupR2ccl) or config.needs_own_connections():
+    world = backend.group_below(dist.group.WORLD) if ranks else None
+    if world is None or config.needs_own_connections():
         return None
     return world.open_communicator("new_group") if world.is_open() else None
 

@@ -64,6 +64,7 @@ namespace r2ccl {
   X(loss_any_cover, "one of several NICs that explain a loss equally well is named")              \
   X(loss_one_period, "a pair of NICs is lossy after one period with a loss")                      \
   X(loss_congestion, "losses of other pairs and of the host's other NICs do not matter")          \
+  X(loss_any_time, "losses of two pairs count for their common NIC at whatever times they were")  \
   X(loss_pairs, "a connection that breaks of a named loss has a verdict of its own")              \
   X(loss_in_vain, "a spurious retransmission counts as a loss")                                   \
   X(view_accept_bound, "a rank accepts a view from a collective on that it has bound")            \

@@ -3,6 +3,7 @@ that it outlives each of them. With torch 2.14 they use torch's own calls, befor
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -290,6 +291,28 @@ class ReconfigureTest(Processes):
                 dist.barrier(other)
             dist.barrier()
         """, 2)
+
+    def test_other_stores_serve_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_all(f"""
+                path = "{folder}/store"
+                """ """
+                dist.destroy_process_group()
+                for number, own in enumerate((dist.FileStore(path, 2), dist.HashStore())):
+                    options = {"enable_reconfigure": True} if own_call else {
+                        "pg_options": r2ccl.Config(reconfigurable=True)}
+                    dist.init_process_group("r2ccl", store=own, rank=me, world_size=2, **options)
+                    members = (1, 0) if number == 0 else (me,)
+                    change(1, handles(*members))
+                    expect(*members)
+                    with refused("timed out"):
+                        change(2, [handle()[:-1] + "0", handle()], 1)
+                    with refused("already used"):
+                        change(2, handles(me))
+                    expect(*members)
+                    dist.barrier()
+                    dist.destroy_process_group()
+            """, 2)
 
     def test_who_writes_the_store_and_has_no_key_leads_no_process_anywhere(self):
         body = """

@@ -5,7 +5,8 @@
 
 A module whose name ends with _test has cases for groups: they run in every rank of groups of 1, 2
 and 4 processes on this host. One whose name ends with _process starts its own processes. Each test
-is a line: "ok" or "FAIL", the number of ranks, its name and its time. The last line is the sum.
+is a line: "ok" or "FAIL", the number of ranks, its name and its time; or "left out", its name and
+the reason. The last line is the sum. A test that is left out has not passed.
 
 With --device cuda the groups' tensors are on the GPU, which the ranks of this host may share. The
 tests of cuda_test run only where torch finds a GPU.
@@ -78,24 +79,31 @@ def run_group(modules, size, pattern, device):
 class Lines(unittest.TestResult):
     """Prints a line for each test of a module that starts its own processes."""
 
-    bad = 0  # failures so far
+    passed = 0
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.passed += 1
 
     def startTest(self, test):
         super().startTest(test)
         self.started = time.monotonic()
 
     def stopTest(self, test):
-        texts = [text for _, text in (self.failures + self.errors)[self.bad:]]
-        self.bad = len(self.failures + self.errors)
-        word = "FAIL" if texts else "ok  "
-        print(f"{word}         {test.id()} ({time.monotonic() - self.started:.2f} s)", flush=True)
+        texts = [text for bad, text in self.failures + self.errors
+                 if getattr(bad, "test_case", bad) is test]  # the test, or a subtest of it
+        reasons = [reason for left_out, reason in self.skipped if left_out is test]
+        word = "FAIL" if texts else "left out" if reasons else "ok  "
+        print(f"{word}         {test.id()} ({time.monotonic() - self.started:.2f} s)"
+              + "".join(f": {reason}" for reason in reasons), flush=True)
         for text in texts:
             print(text, flush=True)
         super().stopTest(test)
 
 
 def run_processes(modules, pattern):
-    """Runs the cases of modules that start their own processes. Returns (passed, failed)."""
+    """Runs the cases of modules that start their own processes. Returns (passed, failed, left
+    out)."""
     os.environ.update(environment())
     sys.path[:0] = [str(ROOT / "python"), str(HERE)]
     suite = unittest.TestSuite()
@@ -105,7 +113,7 @@ def run_processes(modules, pattern):
     result = Lines()
     suite.run(result)
     failed = len(result.failures) + len(result.errors)
-    return result.testsRun - failed, failed
+    return result.passed, failed, len(result.skipped)
 
 
 def main():
@@ -124,7 +132,8 @@ def main():
         passed, failed = passed + one[0], failed + one[1]
     one = run_processes([name for name in names if re.search("_process$", name)], args.pattern)
     passed, failed = passed + one[0], failed + one[1]
-    print(f"{passed} passed, {failed} failed", flush=True)
+    print(f"{passed} passed, {failed} failed" + (f", {one[2]} skipped" if one[2] else ""),
+          flush=True)
     return 1 if failed or not passed else 0
 
 

@@ -207,6 +207,28 @@ bool LossLocaliser::lasted(const NicName& nic, TimeNs since) const {
   });
 }
 
+// Returns when the pair is known to have lost packets last. Its window holds a loss for seconds.
+TimeNs LossLocaliser::lost_until(const Pair& pair) const {
+  TimeNs last = lossy_.at(pair).lossy_since;
+  for (const auto& [key, seen] : seen_) {
+    if (pair_of(key.near, key.far) == pair) last = std::max(last, seen.grew_at);
+  }
+  return last;
+}
+
+// Returns whether at some time all of these lossy pairs lost packets. Pairs that go on losing will
+// have had such a time soon.
+bool LossLocaliser::lost_together(const std::vector<Pair>& pairs) const {
+  if (mutated(Mutant::loss_any_time)) return true;
+  TimeNs all_lossy_from = 0;
+  TimeNs first_end = kNever;
+  for (const Pair& pair : pairs) {
+    all_lossy_from = std::max(all_lossy_from, lossy_.at(pair).lossy_since);
+    first_end = std::min(first_end, lost_until(pair));
+  }
+  return all_lossy_from <= first_end;
+}
+
 void LossLocaliser::localise_component(const std::vector<Pair>& component,
                                        const std::vector<Pair>& lossy,
                                        const std::map<Pair, LossCount>& totals, TimeNs now) {
@@ -214,13 +236,16 @@ void LossLocaliser::localise_component(const std::vector<Pair>& component,
   for (const NicName& nic : faulty_nics) {
     LossCount count;
     std::set<uint32_t> witnesses;
+    std::vector<Pair> unexplained;
     for (const Pair& pair : component) {
       if (!touches(pair, nic)) continue;
       count += totals.at(pair);
       const NicName& other = pair.first == nic ? pair.second : pair.first;
       // If another NIC is named as well, now or before, it explains the loss of that pair.
       const bool explained = faulty_nics.contains(other) || named_.contains(pair_of(other, other));
-      if (!explained) witnesses.insert(other.host);
+      if (explained) continue;
+      witnesses.insert(other.host);
+      unexplained.push_back(pair);
     }
     TimeNs since = now;
     for (const Pair& pair : component) {
@@ -229,7 +254,7 @@ void LossLocaliser::localise_component(const std::vector<Pair>& component,
     const bool long_enough = now - since >= kNicPatience && lasted(nic, since);
     if (!long_enough && !mutated(Mutant::loss_one_period)) continue;
     const bool seen_by_two = witnesses.size() >= 2 || mutated(Mutant::loss_any_cover);
-    if (!seen_by_two || count.lossy < kNicPeriods) continue;
+    if (!seen_by_two || count.lossy < kNicPeriods || !lost_together(unexplained)) continue;
     if (!stands_out(count, faulty_nics, totals)) continue;
     if (host_is_clean_elsewhere(nic, lossy, totals)) name(Scope::nic, nic, {}, count, now);
   }

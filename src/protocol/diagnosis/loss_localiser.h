@@ -9,8 +9,11 @@
 // verdict is the pair.
 //
 // It differs from 007, which ranks links by votes and always names one, because here a verdict that
-// names an innocent NIC is worse than none. Congestion also loses packets, and is no fault. Five
-// tests hold it apart from a bad NIC; each has a wide margin:
+// names an innocent NIC is worse than none. Losses of one cause happen at the same time: a NIC
+// between two pairs that lost packets one after the other is not named.
+//
+// Congestion also loses packets, and is no fault. Five tests hold it apart from a bad NIC; each has
+// a wide margin:
 //  - a full queue explains the loss: the meter of the path sees it (loss_meter.h);
 //  - a full queue drops in bursts: evidence is the number of 125 ms periods with a loss, and not
 //    the number of packets, and at least two hosts must have seen it;
@@ -131,6 +134,8 @@ class LossLocaliser {
   bool host_is_clean_elsewhere(const NicName& nic, const std::vector<Pair>& lossy,
                                const std::map<Pair, LossCount>& totals) const;
   bool lasted(const NicName& nic, TimeNs since) const;
+  TimeNs lost_until(const Pair& pair) const;
+  bool lost_together(const std::vector<Pair>& pairs) const;
   void localise_component(const std::vector<Pair>& component, const std::vector<Pair>& lossy,
                           const std::map<Pair, LossCount>& totals, TimeNs now);
   void name(Scope scope, const NicName& nic, const NicName& other, const LossCount& count,

@@ -204,6 +204,26 @@ TEST(LossLocaliser, AShortOutageOfSeveralPathsNamesNoNic) {
   EXPECT_EQ(words(localised(localiser, later, kSecond, 3 * kSecond)), Words{"nic h1nic0"});
 }
 
+// Two faults, one after the other, at both neighbours of a NIC: the windows of both pairs still
+// hold their losses.
+TEST(LossLocaliser, NamesNoNicBetweenPairsThatLostOneAfterTheOther) {
+  LossLocaliser localiser(hosts(4));
+  const auto with = [](const LossCount& first, const LossCount& second) {
+    return std::vector<Row>{{0, 1, first}, {1, 2, second}, {2, 3, kClean}, {0, 1, kClean, 1}};
+  };
+  const LossCount grown{.sent = 200, .lost = 14, .periods = 16, .lossy = 8};
+  EXPECT_EQ(words(localised(localiser, with(kClean, kLoses))), Words{});
+  EXPECT_EQ(
+      words(localised(localiser, with(kClean, grown), 250 * kMillisecond, 1250 * kMillisecond)),
+      Words{});
+  EXPECT_EQ(words(localised(localiser, with(kLoses, grown), kSecond, 1750 * kMillisecond)),
+            Words{});
+  // The second pair goes on losing, so one cause suffices.
+  const LossCount more{.sent = 200, .lost = 16, .periods = 16, .lossy = 9};
+  EXPECT_EQ(words(localised(localiser, with(kLoses, more), kSecond, 3 * kSecond)),
+            Words{"nic h1nic0"});
+}
+
 TEST(LossLocaliser, SaysWhetherALossExplainsABrokenConnection) {
   LossLocaliser localiser(hosts(3));
   EXPECT_EQ(localiser.explains(nic(0), nic(1), 0), LossExplains::no);
