@@ -44,7 +44,7 @@ def slices(number):
         "fuzzers": (steps("fuzz", "simgrid"),),
         "lint": (steps("lint", "instructions"),),
         "packages": (steps("packages"),),
-        "torch": (steps("torch_recorded"),),
+        "torch": (steps("torch_recorded", "torch_members"),),
         "collectives": (steps("collective_fault"),),
         "simulation": (steps("asan_sim"),),
         # In release, the long cases too.

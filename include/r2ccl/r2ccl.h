@@ -64,6 +64,8 @@ extern "C" {
 #define R2CCL_VERSION_CODE (R2CCL_MAJOR * 10000 + R2CCL_MINOR * 100 + R2CCL_PATCH)
 
 #define R2CCL_UNIQUE_ID_BYTES 128
+#define R2CCL_HANDLE_BYTES 160
+#define R2CCL_SEALED_ID_BYTES 168
 
 /* Handles of a communicator and of a request. */
 typedef struct r2cclComm* r2cclComm_t;
@@ -74,6 +76,11 @@ typedef struct r2cclRequest* r2cclRequest_t;
 typedef struct {
   char internal[R2CCL_UNIQUE_ID_BYTES];
 } r2cclUniqueId;
+
+/* A unique id that one process has sealed for another: nobody else can open it. Opaque. */
+typedef struct {
+  char internal[R2CCL_SEALED_ID_BYTES];
+} r2cclSealedId;
 
 /* Result codes. The codes that NCCL also has have NCCL's values. Codes of r2ccl's own start at
  * 1000, so that no code that NCCL adds can collide with one. Later versions may add codes: treat a
@@ -221,24 +228,18 @@ R2CCL_API r2cclResult_t r2cclGetUniqueId(r2cclUniqueId* id);
  * apply to the listener. */
 R2CCL_API r2cclResult_t r2cclGetPublicId(r2cclUniqueId* id, const r2cclConfig_t* config);
 
-/* The next four make a communicator of processes that know each other's handles, over a channel
- * that strangers read and write, such as a key-value store. A process that holds none of the
- * handles' keys cannot take part, even where the processes have no secret. A stranger that writes
- * the channel can name other handles.
- *
- * Each process publishes its handle. All agree on a list of them, whose order gives the ranks. Rank
- * 0 makes a sealed id for each, and publishes those; each opens its own and calls
- * r2cclCommInitRankConfig with it. Any thread.
- *
- * A handle is a text without a secret, the same for the whole life of the process. A forked child
- * has another one. In their alphabetic order the processes of a host are beside each other. */
-#define R2CCL_HANDLE_BYTES 160
-#define R2CCL_SEALED_ID_BYTES 168
-typedef struct {
-  char internal[R2CCL_SEALED_ID_BYTES];
-} r2cclSealedId;
 /* Writes the handle of this process, with a 0 at its end, into the R2CCL_HANDLE_BYTES bytes at
- * handle. */
+ * handle. A handle is a text without a secret, the same for the whole life of the process. A forked
+ * child has another one. In their alphabetic order the processes of a host are beside each other.
+ *
+ * This and the next three make a communicator of processes that know each other's handles, over a
+ * channel that strangers read and write, such as a key-value store. Each process publishes its
+ * handle. All agree on a list of them, whose order gives the ranks. Rank 0 makes a sealed id for
+ * each, and publishes those; each opens its own and calls r2cclCommInitRankConfig with it. Any
+ * thread.
+ *
+ * A process that holds none of the handles' keys cannot take part, even where the processes have no
+ * secret. A stranger that writes the channel before all have read the handles can name others. */
 R2CCL_API r2cclResult_t r2cclGetProcessHandle(char* handle);
 /* Sets *place to the place of this process in the list. r2cclInvalidArgument: a text is no handle,
  * two are of one process, or this process's own is not there; the text of the error says which. */

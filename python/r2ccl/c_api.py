@@ -11,10 +11,10 @@ R2CCL_MINOR = 1
 R2CCL_PATCH = 0
 R2CCL_VERSION_CODE = R2CCL_MAJOR * 10000 + R2CCL_MINOR * 100 + R2CCL_PATCH
 R2CCL_UNIQUE_ID_BYTES = 128
-R2CCL_CONFIG_MAGIC = 0x72326363
-R2CCL_CONFIG_UNDEF_INT = -2147483648
 R2CCL_HANDLE_BYTES = 160
 R2CCL_SEALED_ID_BYTES = 168
+R2CCL_CONFIG_MAGIC = 0x72326363
+R2CCL_CONFIG_UNDEF_INT = -2147483648
 R2CCL_SPLIT_NOCOLOR = -1
 R2CCL_SHRINK_DEFAULT = 0
 R2CCL_SHRINK_ABORT = 1
@@ -92,6 +92,12 @@ class r2cclUniqueId(Structure):
     ]
 
 
+class r2cclSealedId(Structure):
+    _fields_ = [
+        ("internal", c_char * R2CCL_SEALED_ID_BYTES),
+    ]
+
+
 class r2cclConfig_t(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -105,12 +111,6 @@ class r2cclConfig_t(Structure):
         ("reproducible", c_int),
         ("trusted_id", c_int),
         ("algorithm", c_char_p),
-    ]
-
-
-class r2cclSealedId(Structure):
-    _fields_ = [
-        ("internal", c_char * R2CCL_SEALED_ID_BYTES),
     ]
 
 
