@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One of four training processes dies and another one takes its place: what the others lose.
+"""Measures what a training loses when a process dies and another one takes its place.
 
     python3 bench/torch_rejoin.py --python build/torch-venv/bin/python
 

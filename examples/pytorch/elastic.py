@@ -8,6 +8,7 @@ go on without the dead one, and take the new one in with the weights of the step
 On further hosts: python elastic.py --processes 4 --store HOST:PORT
 """
 import argparse
+import contextlib
 import datetime
 import gc
 import itertools
@@ -50,22 +51,22 @@ def arguments():
 
 
 class Events:
-    """The store carries what all hosts tell the first supervisor, one after another."""
+    """The store carries what all hosts tell the first supervisor, one line after another."""
 
     def __init__(self, store):
         self.store = store
         self.read = 0
 
     def tell(self, *words):
-        self.store.set(f"event/{self.store.add('events', 1)}", " ".join(words))
+        self.store.append("events", " ".join(words) + "\n")  # at once: its teller may be killed
 
-    def next(self):
-        """Returns the words of the next event, or None while there is none."""
-        key = f"event/{self.read + 1}"
-        if not self.store.check([key]):
-            return None
-        self.read += 1
-        return self.store.get(key).decode().split()
+    def new(self):
+        """Returns the words of each event since the last call."""
+        if not self.store.check(["events"]):
+            return []
+        lines = self.store.get("events").decode().splitlines()
+        first, self.read = self.read, len(lines)
+        return [line.split() for line in lines[first:]]
 
 
 def open_store(place, **more):
@@ -85,11 +86,10 @@ class Members:
         store.set("members", "0")
 
     def follow(self):
-        """Reads what has happened. Publishes the list if it has changed."""
-        while words := self.events.next():
-            kind, worker = words[:2]
+        """Reads the new events. Publishes the list if it has changed."""
+        for kind, worker, *more in self.events.new():
             if kind == "here":
-                self.handles[worker] = words[2]
+                self.handles[worker] = more[0]
                 self.is_new = True
             elif kind == "gone":
                 self.is_new |= self.handles.pop(worker, None) is not None
@@ -127,6 +127,8 @@ def supervise(args):
             if not ended_well:
                 restarts -= 1
                 if restarts < 0:
+                    for other in workers.values():
+                        other.kill()
                     sys.exit(f"{name} ended with {process.returncode}, after "
                              f"{args.restarts} restarts")
                 print(f"{name} ended with {process.returncode}: another one starts", flush=True)
@@ -143,10 +145,12 @@ def meet(store, after, training):
     """Becomes a member of a list with a number above `after`. Returns the number; None when the
     others have completed the training without this worker."""
     while True:
-        while (number := int(store.get("members"))) <= after:
-            if training.step == 0 and store.check(["done"]):
-                return None
+        number = int(store.get("members"))
+        if training.step == 0 and store.check(["done"]):
+            return None
+        if number <= after:
             time.sleep(POLL_S)
+            continue
         after = number
         handles = store.get(f"members/{number}").decode().split()
         if r2ccl.get_reconfigure_handle() not in handles:
@@ -228,7 +232,8 @@ def work(args):
         gc.collect()  # the hooks of the old DistributedDataParallel end with it
     store.set("done", "yes")
     log.weights(training.model)
-    dist.barrier()
+    with contextlib.suppress(r2ccl.RemoteRankError):  # a worker that dies now has done its part
+        dist.barrier()
     dist.destroy_process_group()
 
 

@@ -65,7 +65,7 @@ extern "C" {
 
 #define R2CCL_UNIQUE_ID_BYTES 128
 #define R2CCL_HANDLE_BYTES 160
-#define R2CCL_SEALED_ID_BYTES 168
+#define R2CCL_SEALED_ID_BYTES 200
 
 /* Handles of a communicator and of a request. */
 typedef struct r2cclComm* r2cclComm_t;
@@ -77,7 +77,7 @@ typedef struct {
   char internal[R2CCL_UNIQUE_ID_BYTES];
 } r2cclUniqueId;
 
-/* A unique id that one process has sealed for another: nobody else can open it. Opaque. */
+/* A unique id, sealed by one process for another, which alone can open it. Opaque. */
 typedef struct {
   char internal[R2CCL_SEALED_ID_BYTES];
 } r2cclSealedId;
@@ -245,15 +245,18 @@ R2CCL_API r2cclResult_t r2cclGetProcessHandle(char* handle);
  * two are of one process, or this process's own is not there; the text of the error says which. */
 R2CCL_API r2cclResult_t r2cclFindProcessHandle(const char* const* handles, int count, int* place);
 /* Makes a unique id, whose rendezvous is in this process as that of r2cclGetUniqueId, and writes it
- * to sealed[0] to sealed[count - 1], each for the handle in its place. The handles must be valid
- * for r2cclFindProcessHandle. config may be NULL; its ifname, oob_ifname and init_timeout_ms apply
- * to the listener. */
+ * to sealed[0] to sealed[count - 1], each for the handle in its place. This process must be the
+ * first of the list. `purpose` is any text that tells this meeting from all others of these
+ * processes, such as a group's name and a number. config may be NULL; its ifname, oob_ifname and
+ * init_timeout_ms apply to the listener. */
 R2CCL_API r2cclResult_t r2cclGetSealedIds(const char* const* handles, int count,
-                                          const r2cclConfig_t* config, r2cclSealedId* sealed);
-/* Opens the id that the process with the handle `writer` has sealed for this one. r2cclRemoteError:
- * it has not sealed it, or not for this process. */
-R2CCL_API r2cclResult_t r2cclOpenSealedId(const r2cclSealedId* sealed, const char* writer,
-                                          r2cclUniqueId* id);
+                                          const char* purpose, const r2cclConfig_t* config,
+                                          r2cclSealedId* sealed);
+/* Opens the id that the first process of the list has sealed for this one, for this list and
+ * purpose. r2cclRemoteError: it has not; a stranger has written this, or has taken it from another
+ * place. */
+R2CCL_API r2cclResult_t r2cclOpenSealedId(const r2cclSealedId* sealed, const char* const* handles,
+                                          int count, const char* purpose, r2cclUniqueId* id);
 
 /* Makes a communicator of the nranks ranks that call with the same id, each with its own rank, 0 to
  * nranks - 1. Collective: blocks until every rank has arrived or the init bound passes (default

@@ -12,7 +12,7 @@ R2CCL_PATCH = 0
 R2CCL_VERSION_CODE = R2CCL_MAJOR * 10000 + R2CCL_MINOR * 100 + R2CCL_PATCH
 R2CCL_UNIQUE_ID_BYTES = 128
 R2CCL_HANDLE_BYTES = 160
-R2CCL_SEALED_ID_BYTES = 168
+R2CCL_SEALED_ID_BYTES = 200
 R2CCL_CONFIG_MAGIC = 0x72326363
 R2CCL_CONFIG_UNDEF_INT = -2147483648
 R2CCL_SPLIT_NOCOLOR = -1
@@ -186,9 +186,9 @@ PROTOTYPES = {
     "r2cclFindProcessHandle": (
         c_int, [c_void_p, c_int, c_void_p]),
     "r2cclGetSealedIds": (
-        c_int, [c_void_p, c_int, c_void_p, c_void_p]),
+        c_int, [c_void_p, c_int, c_char_p, c_void_p, c_void_p]),
     "r2cclOpenSealedId": (
-        c_int, [c_void_p, c_char_p, c_void_p]),
+        c_int, [c_void_p, c_void_p, c_int, c_char_p, c_void_p]),
     "r2cclCommInitRank": (
         c_int, [c_void_p, c_int, r2cclUniqueId, c_int]),
     "r2cclCommInitRankConfig": (

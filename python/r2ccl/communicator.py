@@ -80,12 +80,10 @@ class Communicator:
         self.size = size
 
     @classmethod
-    def create(cls, library, identity, size, rank, config, timeout_ms, trusted=False):
-        """Meets the other ranks, which call with the same 128 bytes of `identity`. trusted: no
-        stranger knows them."""
+    def create(cls, library, identity, size, rank, config, timeout_ms):
+        """Meets the other ranks, which call with the same 128 bytes of `identity`."""
         handle = ctypes.c_void_p()
         given = config.as_struct(timeout_ms)
-        given.trusted_id = int(trusted)
         errors.check(library, library.calls.r2cclCommInitRankConfig(
             ctypes.byref(handle), size, c_api.r2cclUniqueId.from_buffer_copy(identity), rank,
             ctypes.byref(given)))
@@ -114,8 +112,8 @@ class Communicator:
         return Communicator(self.library, handle.value, rank.value, size.value)
 
     def create_group(self, ranks, name, config, timeout_ms):
-        """Returns a communicator of these ranks of this one, in this order. They call it with the same name, the
-        other ranks do not, and no rank meets another."""
+        """Returns a communicator of these ranks of this one, in this order. Only they call it, with
+        the same name, and they meet nobody."""
         handle = ctypes.c_void_p()
         given = config.as_struct(timeout_ms)
         errors.check(self.library, self.library.calls.r2cclCommCreateGroup(

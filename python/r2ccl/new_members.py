@@ -10,8 +10,10 @@ import ctypes
 import dataclasses
 import datetime
 import hashlib
+import threading
 import time
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -21,6 +23,9 @@ from r2ccl.group import milliseconds
 from r2ccl.work import WorkSet
 
 UUID_MAX = 2**63 - 1
+POLL_S = 0.002
+_MAX = dist.AllreduceOptions()
+_MAX.reduceOp = dist.ReduceOp.MAX
 
 
 class Reconfigurable:
@@ -34,6 +39,7 @@ class Reconfigurable:
         self.reconfigurable = True
         self._config = config
         self._used_uuids = set()
+        self._destroyed = False
 
     @property
     def supports_reconfigure(self):
@@ -56,25 +62,46 @@ class Reconfigurable:
         if not self.reconfigurable:
             raise errors.make(c_api.r2cclInvalidUsage,
                               "reconfigure: the group was made without enable_reconfigure")
-        ordered = isinstance(opts.handles, (list, tuple))
-        handles = list(opts.handles) if ordered else sorted(opts.handles)
+        if self._destroyed:
+            raise errors.make(c_api.r2cclInvalidUsage, "reconfigure: the group was destroyed")
         bound_ms = self._timeout_ms if opts.timeout is None else milliseconds(opts.timeout)
-        wish = Wish(int(opts.uuid), handles, time.monotonic() + bound_ms / 1000)
+        wish = Wish(opts.uuid, listed(opts.handles), time.monotonic() + bound_ms / 1000,
+                    self.group_name)
         self._check(wish)
         self._used_uuids.add(wish.uuid)
-        communicator = threads.interruptible(
-            lambda: meet(self.library, self._store, wish, self._config))
-        self._take(communicator, wish)
+        self._take(self._meet(wish), wish)
         return WorkSet([])
+
+    def shutdown(self):
+        if self.reconfigurable:
+            self._destroyed = True
+            self._record.forget()
+        super().shutdown()
+
+    def _meet(self, wish):
+        """Returns the communicator of the new members."""
+        given_up = threading.Event()
+
+        def run():
+            communicator = meet(self.library, self._store, wish, self._config)
+            if given_up.is_set():
+                communicator.abort("was interrupted in reconfigure")
+                communicator.destroy()
+            return communicator
+        try:
+            return threads.interruptible(run)
+        except BaseException:  # such as Ctrl-C: the thread above may still meet the others
+            given_up.set()
+            raise
 
     def _check(self, wish):
         try:
             place_of(self.library, wish.handles)
         except ValueError as error:
             raise errors.make(c_api.r2cclInvalidUsage, f"reconfigure: {error}") from None
-        if not 0 <= wish.uuid <= UUID_MAX:
-            raise errors.make(c_api.r2cclInvalidUsage,
-                              f"reconfigure: uuid={wish.uuid} must be from 0 to {UUID_MAX}")
+        if not isinstance(wish.uuid, int) or not 0 <= wish.uuid <= UUID_MAX:
+            raise errors.make(c_api.r2cclInvalidUsage, f"reconfigure: uuid={wish.uuid} must be a "
+                              f"whole number from 0 to {UUID_MAX}")
         if wish.uuid in self._used_uuids:
             raise errors.make(c_api.r2cclInvalidUsage, f"reconfigure: the group has already used "
                               f"uuid={wish.uuid}: each call needs a new one")
@@ -83,6 +110,8 @@ class Reconfigurable:
         """The group's members are now those of the communicator."""
         if self.is_open():
             self.abort(f"has gone on with other members (reconfigure with uuid={wish.uuid})")
+        self._record.forget()
+        self._shrinks.clear()
         record = recorder.Recorder(self.group_name, list(range(communicator.size)),
                                    communicator.rank)
         record.description = self.group_desc
@@ -91,15 +120,26 @@ class Reconfigurable:
             c10d._world.pg_group_ranks[self] = {rank: rank for rank in range(self._size)}
         if self is dist.group.WORLD:
             self.listeners.start()
+            self._count_groups_alike()
+
+    def _count_groups_alike(self):
+        """torch names groups by their number in the process, and a newcomer has made fewer."""
+        try:
+            count = torch.tensor([c10d._world.group_count])
+            self.allreduce([count], _MAX).wait()
+            c10d._world.group_count = int(count)
+        except errors.R2cclError:
+            pass  # a member has died meanwhile: the next operation says so
 
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """One call of reconfigure. deadline: of time.monotonic()."""
+    """One call of reconfigure. deadline: of time.monotonic(). group: the group's name."""
 
     uuid: int
     handles: list
     deadline: float
+    group: str
 
     def left(self):
         return max(self.deadline - time.monotonic(), 0.001)
@@ -114,6 +154,10 @@ class Wish:
     def id_key(self, rank):
         return f"{self.claim_key()}/{self.list_name()}/{rank}"
 
+    def purpose(self):
+        """Returns a text that tells this meeting from all others of these processes."""
+        return f"torch {self.group} {self.uuid}".encode()
+
     def names(self, ranks):
         """Returns words for these ranks: their host and process."""
         return ", ".join("rank {} (host {}, process {})".format(
@@ -126,12 +170,25 @@ def own_handle(loaded):
     return text.value.decode()
 
 
+def listed(handles):
+    """Returns the handles in the order of their ranks. Raises R2cclError for other
+    types."""
+    ordered = isinstance(handles, (list, tuple))
+    if not ordered and not isinstance(handles, (set, frozenset)):
+        raise errors.make(c_api.r2cclInvalidUsage, "reconfigure: handles must be a list or a set, "
+                          f"not {type(handles).__name__}")
+    for handle in handles:
+        if not isinstance(handle, str) or "\0" in handle:
+            raise errors.make(c_api.r2cclInvalidUsage, f"reconfigure: {handle!r} is no handle")
+    return list(handles) if ordered else sorted(handles)
+
+
 def as_array(handles):
     return (ctypes.c_char_p * len(handles))(*[handle.encode() for handle in handles])
 
 
 def place_of(loaded, handles):
-    """Returns the place of this process. A ValueError says what is wrong with the list."""
+    """Returns the place of this process. Raises ValueError, whose text names the wrong handle."""
     place = ctypes.c_int()
     errors.check(loaded, loaded.starts.r2cclFindProcessHandle(
         as_array(handles), len(handles), ctypes.byref(place)))
@@ -145,7 +202,7 @@ def meet(loaded, store, wish, config):
                 fetch(loaded, store, wish, rank))
     try:
         return Communicator.create(loaded, identity, len(wish.handles), rank,
-                                   config, round(1000 * wish.left()), trusted=True)
+                                   config, round(1000 * wish.left()))
     except errors.WaitTimeoutError as error:
         late = f"; not there: {wish.names(error.ranks)}" if error.ranks else ""
         raise errors.make_timeout(f"reconfigure with uuid={wish.uuid} timed out: {error}{late}",
@@ -159,8 +216,9 @@ def hand_out(loaded, store, wish, config):
         sealed = (c_api.r2cclSealedId * len(wish.handles))()
         given = config.as_struct(round(1000 * wish.left()))
         errors.check(loaded, loaded.calls.r2cclGetSealedIds(
-            as_array(wish.handles), len(wish.handles), ctypes.byref(given), sealed))
-    except Exception as error:
+            as_array(wish.handles), len(wish.handles), wish.purpose(), ctypes.byref(given),
+            sealed))
+    except errors.R2cclError as error:
         for rank in range(1, len(wish.handles)):
             store.set(wish.id_key(rank), rendezvous.FAILED + str(error).encode())
         raise
@@ -181,15 +239,12 @@ def claim(store, wish):
 def fetch(loaded, store, wish, rank):
     """Returns the identity that rank 0 has made. It makes it when it calls."""
     key = wish.id_key(rank)
-    try:
-        store.wait([key], datetime.timedelta(seconds=wish.left()))
-    except dist.DistNetworkError:
-        raise  # the store cannot be reached
-    except RuntimeError as error:
-        raise errors.make_timeout(
-            f"reconfigure with uuid={wish.uuid} timed out: {wish.names([0])} has not called with "
-            f"the same list of {len(wish.handles)} handles{other_list(store, wish)}",
-            [0]) from error
+    while not store.check([key]):  # a wait of the store would hold up its other users
+        if time.monotonic() > wish.deadline:
+            raise errors.make_timeout(
+                f"reconfigure with uuid={wish.uuid} timed out: {wish.names([0])} has not called "
+                f"with the same list of {len(wish.handles)} handles{other_list(store, wish)}", [0])
+        time.sleep(POLL_S)
     given = bytes(store.get(key))
     forget(store, key)
     if given.startswith(rendezvous.FAILED):
@@ -217,7 +272,8 @@ def unseal(loaded, given, wish):
     opened = c_api.r2cclUniqueId()
     sealed = c_api.r2cclSealedId.from_buffer_copy(given)
     errors.check(loaded, loaded.starts.r2cclOpenSealedId(
-        ctypes.byref(sealed), wish.handles[0].encode(), ctypes.byref(opened)))
+        ctypes.byref(sealed), as_array(wish.handles), len(wish.handles), wish.purpose(),
+        ctypes.byref(opened)))
     return bytes(opened)
 
 

@@ -180,9 +180,12 @@ class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.P
             excluded, shrink_flags, config, self._timeout_ms))
         self._shrinks[tuple(excluded)] = made + 1
         left = [rank for place, rank in enumerate(self._record.ranks) if place not in excluded]
-        return ProcessGroupR2ccl(
+        smaller = ProcessGroupR2ccl(
             communicator, dist.PrefixStore(f"{name}/", self._store), self.timeout(),
             recorder.Recorder(name, left, communicator.rank))
+        if self.reconfigurable:
+            smaller.allow_reconfigure(self._config)
+        return smaller
 
     def global_ranks(self):
         """Returns the ranks in the default group, by their rank here."""
@@ -205,6 +208,9 @@ def create(options, backend_options=None):
         refuse(options, ranks, error)
         raise
     if config.reconfigurable or getattr(options, "enable_reconfigure", False):
+        if ranks:
+            raise errors.make(c_api.r2cclInvalidUsage, "r2ccl.Config(reconfigurable=True) is for "
+                              "the default group")
         return without_members(loaded, options, config)
     parent = parent_of(ranks, config)
     communicator = (meet(loaded, store, rank, size, config, bound_ms) if parent is None else

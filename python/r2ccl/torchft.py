@@ -34,7 +34,7 @@ class ReplicaGroup(ProcessGroupWrapper):
         super().__init__(timeout)
         self._library = library.load()
         self._config = Config.of_options(config, NAME)
-        self._lock = threading.Lock()  # of the first error of a group
+        self._lock = threading.Lock()  # guards _error
         self._error = errors.R2cclError("torchft has not configured the group")
 
     def getBackendName(self):
@@ -47,7 +47,7 @@ class ReplicaGroup(ProcessGroupWrapper):
             super().configure(*args, **kwargs)
         except (RuntimeError, ValueError) as error:
             log.error("r2ccl: torchft's quorum %s has no group: %s", self._quorum_id, error)
-            self._error = error.with_traceback(None)  # whose frames would keep the store
+            self._error = error.with_traceback(None)  # its frames would keep the store
 
     def _create_pg(self, store, rank, world_size):
         communicator = process_group.meet(self._library, store, rank, world_size, self._config,
@@ -78,7 +78,7 @@ class ReplicaGroup(ProcessGroupWrapper):
         with self._lock:
             # A group that a quorum has ended says nothing about the present one.
             if group is self._pg and self._error is None:
-                self._error = error.with_traceback(None)  # whose frames would keep tensors
+                self._error = error.with_traceback(None)  # its frames would keep tensors
         group.abort(errors.reason_of(error))
 
     def allreduce(self, tensors, opts):

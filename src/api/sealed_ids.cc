@@ -1,5 +1,6 @@
 // Unique ids for the holders of certain handles: over a channel that strangers read and write, a
 // process hands an id to those processes alone.
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
@@ -16,7 +17,7 @@ namespace r2ccl::api {
 namespace {
 
 static_assert(R2CCL_HANDLE_BYTES == kProcessHandleMax + 1);
-static_assert(R2CCL_SEALED_ID_BYTES == kUniqueIdBytes + crypto::kBoxBytes);
+static_assert(R2CCL_SEALED_ID_BYTES == crypto::kHashBytes + kUniqueIdBytes + crypto::kBoxBytes);
 
 Result<std::vector<std::string_view>> texts_of(const char* const* handles, int count) {
   if (handles == nullptr || count < 1 || count > limits::kRanksMax) {
@@ -39,11 +40,28 @@ Result<int> find_own(const char* const* handles, int count) {
   return texts.ok() ? find_own_handle(texts.value()) : texts.status();
 }
 
-Status seal_for(std::span<const std::string_view> readers, const r2cclUniqueId& id,
-                r2cclSealedId* sealed) {
+// A box holds the id after a hash of all that says which meeting it is for. The key of a box is the
+// same in both directions and for all meetings of two processes.
+constexpr size_t kPlainBytes = crypto::kHashBytes + kUniqueIdBytes;
+using Plain = crypto::Wiped<kPlainBytes>;
+
+crypto::Hash meeting_of(std::span<const std::string_view> handles, size_t reader,
+                        std::string_view purpose) {
+  std::string text = std::to_string(reader);
+  for (const std::string_view handle : handles) (text += '\n') += handle;
+  (text += '\n') += purpose;
+  return crypto::hash("r2ccl sealed id", std::as_bytes(std::span(text)));
+}
+
+Status seal_for(std::span<const std::string_view> readers, std::string_view purpose,
+                const r2cclUniqueId& id, r2cclSealedId* sealed) {
   for (size_t place = 0; place < readers.size(); ++place) {
+    Plain plain;
+    const crypto::Hash meeting = meeting_of(readers, place, purpose);
+    std::ranges::copy(meeting, plain.begin());
+    std::memcpy(&plain[meeting.size()], id.internal, sizeof id.internal);
     const auto key = key_of_handle(readers[place]);
-    if (!key || !process_key().seal(*key, std::as_bytes(std::span(id.internal)),
+    if (!key || !process_key().seal(*key, plain,
                                     std::as_writable_bytes(std::span(sealed[place].internal)))) {
       return {Code::invalid_argument,
               "the handle of rank " + std::to_string(place) + " has a key that no process makes"};
@@ -52,27 +70,41 @@ Status seal_for(std::span<const std::string_view> readers, const r2cclUniqueId& 
   return {};
 }
 
-Status make_sealed_ids(const char* const* handles, int count, const r2cclConfig_t* config,
-                       r2cclSealedId* sealed) {
+Status make_sealed_ids(const char* const* handles, int count, std::string_view purpose,
+                       const r2cclConfig_t* config, r2cclSealedId* sealed) {
   const auto place = find_own(handles, count);
   if (!place.ok()) return place.status();
+  if (place.value() != 0) {
+    return {Code::invalid_argument,
+            "this process is not the first of the list: that one makes the "
+            "ids, and this one opens its own"};
+  }
+  const std::vector<std::string_view> readers = texts_of(handles, count).value();
+  // Tried before the rendezvous opens, which stays open for the init bound.
+  R2CCL_RETURN_IF_ERROR(seal_for(readers, purpose, r2cclUniqueId{}, sealed));
   auto made = make_unique_id(make_job_identity(), config);
   if (!made.ok()) return made.status();
   r2cclUniqueId id = made.value();
-  const Status done = seal_for(texts_of(handles, count).value(), id, sealed);
+  const Status done = seal_for(readers, purpose, id, sealed);
   crypto::wipe(std::as_writable_bytes(std::span(id.internal)));
   return done;
 }
 
-Status open_sealed_id(const r2cclSealedId& sealed, std::string_view writer, r2cclUniqueId* id) {
-  const auto key = key_of_handle(writer);
-  if (!key) return {Code::invalid_argument, "the text given is no handle of a process of r2ccl"};
-  if (!process_key().open(*key, std::as_bytes(std::span(sealed.internal)),
-                          std::as_writable_bytes(std::span(id->internal)))) {
-    return {Code::remote, "the process " + std::string(writer) +
-                              " has not sealed this id for this process: another one has written "
-                              "it, or it was made for another handle"};
+Status open_sealed_id(const r2cclSealedId& sealed, const char* const* handles, int count,
+                      std::string_view purpose, r2cclUniqueId* id) {
+  const auto place = find_own(handles, count);
+  if (!place.ok()) return place.status();
+  const std::vector<std::string_view> all = texts_of(handles, count).value();
+  Plain plain;
+  const bool opened =
+      process_key().open(*key_of_handle(all[0]), std::as_bytes(std::span(sealed.internal)), plain);
+  const crypto::Hash meeting = meeting_of(all, static_cast<size_t>(place.value()), purpose);
+  if (!opened || !crypto::equal(std::span(plain).first(meeting.size()), meeting)) {
+    return {Code::remote, "the process " + std::string(all[0]) +
+                              " has not sealed this id for this process and this meeting: another "
+                              "process has written it, or has taken it from elsewhere"};
   }
+  std::memcpy(id->internal, &plain[meeting.size()], sizeof id->internal);
   return {};
 }
 
@@ -107,29 +139,30 @@ r2cclResult_t r2cclFindProcessHandle(const char* const* handles, int count, int*
   });
 }
 
-r2cclResult_t r2cclGetSealedIds(const char* const* handles, int count, const r2cclConfig_t* config,
-                                r2cclSealedId* sealed) {
+r2cclResult_t r2cclGetSealedIds(const char* const* handles, int count, const char* purpose,
+                                const r2cclConfig_t* config, r2cclSealedId* sealed) {
   using namespace r2ccl::api;
   constexpr const char* kFunction = "r2cclGetSealedIds";
   return guarded(kFunction, [&]() -> r2cclResult_t {
-    if (sealed == nullptr) {
-      return error(r2ccl::Code::invalid_argument, std::string(kFunction) + ": sealed is NULL");
+    if (sealed == nullptr || purpose == nullptr) {
+      return error(r2ccl::Code::invalid_argument,
+                   std::string(kFunction) + ": sealed or purpose is NULL");
     }
-    const auto done = make_sealed_ids(handles, count, config, sealed);
+    const auto done = make_sealed_ids(handles, count, purpose, config, sealed);
     return done.ok() ? r2cclSuccess : result_of(done.with_context(kFunction));
   });
 }
 
-r2cclResult_t r2cclOpenSealedId(const r2cclSealedId* sealed, const char* writer,
-                                r2cclUniqueId* id) {
+r2cclResult_t r2cclOpenSealedId(const r2cclSealedId* sealed, const char* const* handles, int count,
+                                const char* purpose, r2cclUniqueId* id) {
   using namespace r2ccl::api;
   constexpr const char* kFunction = "r2cclOpenSealedId";
   return guarded(kFunction, [&]() -> r2cclResult_t {
-    if (sealed == nullptr || writer == nullptr || id == nullptr) {
+    if (sealed == nullptr || purpose == nullptr || id == nullptr) {
       return error(r2ccl::Code::invalid_argument,
-                   std::string(kFunction) + ": sealed, writer or id is NULL");
+                   std::string(kFunction) + ": sealed, purpose or id is NULL");
     }
-    const auto done = open_sealed_id(*sealed, {writer, strnlen(writer, R2CCL_HANDLE_BYTES)}, id);
+    const auto done = open_sealed_id(*sealed, handles, count, purpose, id);
     return done.ok() ? r2cclSuccess : result_of(done.with_context(kFunction));
   });
 }

@@ -121,16 +121,21 @@ class GrowTest(LocalJobCase):
                 lines.say(event="sealed", ids=[each.hex() for each in
                                                api.sealed_ids(lib, handles)])
             sealed = [bytes.fromhex(each) for each in lines.hear()["ids"]]
-            for place, writer, wrong in ((1 - rank, handles[0], "not sealed"),
-                                         (rank, handles[1], "not sealed"),
-                                         (rank, b"gloo:1", "no handle")):
+            changed = bytes([sealed[rank][0] ^ 1]) + sealed[rank][1:]
+            for given, readers, purpose, wrong in (
+                    (sealed[1 - rank], handles, b"test", "not sealed"),  # also its own for another
+                    (sealed[rank], handles[::-1], b"test", "not sealed"),
+                    (sealed[1 - rank], handles[::-1], b"test", "not sealed"),
+                    (sealed[rank], handles, b"another", "not sealed"),
+                    (changed, handles, b"test", "not sealed"),
+                    (sealed[rank], [b"gloo:1"], b"test", "no handle")):
                 try:
-                    api.open_sealed_id(lib, sealed[place], writer)
+                    api.open_sealed_id(lib, given, readers, purpose)
                     lines.say(event="opened", text=wrong)
                 except api.R2cclError as error:
                     if wrong not in error.text:
                         lines.say(event="opened", text=error.text)
-            identity = api.open_sealed_id(lib, sealed[rank], handles[0])
+            identity = api.open_sealed_id(lib, sealed[rank], handles)
             comm = api.Comm.from_id(lib, identity, 2, rank, trusted_id=1)
             expect_sum(comm, [0, 1])
             with telling(lines, "destroyed"):
@@ -155,6 +160,7 @@ class GrowTest(LocalJobCase):
                     (lambda: api.place_of_process(lib, [other]), "not in the list"),
                     (lambda: api.place_of_process(lib, [own, b"x" * 1000]), "is no handle"),
                     (lambda: api.sealed_ids(lib, [own, b"\x1b[2J"]), "is no handle"),
+                    (lambda: api.sealed_ids(lib, [other, own]), "not the first"),
                     (lambda: api.sealed_ids(lib, [own, weak]), "that no process makes")):
                 try:
                     call()

@@ -87,17 +87,18 @@ def place_of_process(lib, handles):
     return place.value
 
 
-def sealed_ids(lib, handles):
+def sealed_ids(lib, handles, purpose=b"test"):
     """Returns the bytes of an id, sealed for each handle."""
     made = (c_api.r2cclSealedId * len(handles))()
-    check(lib, lib.r2cclGetSealedIds(texts(handles), len(handles), None, made))
+    check(lib, lib.r2cclGetSealedIds(texts(handles), len(handles), purpose, None, made))
     return [bytes(each) for each in made]
 
 
-def open_sealed_id(lib, sealed, writer):
+def open_sealed_id(lib, sealed, handles, purpose=b"test"):
     made = UniqueId()
     given = c_api.r2cclSealedId.from_buffer_copy(sealed)
-    check(lib, lib.r2cclOpenSealedId(ctypes.byref(given), writer, ctypes.byref(made)))
+    check(lib, lib.r2cclOpenSealedId(ctypes.byref(given), texts(handles), len(handles), purpose,
+                                     ctypes.byref(made)))
     return bytes(made)
 
 

@@ -128,9 +128,12 @@ class ElasticTest(unittest.TestCase):
     def test_the_others_go_on_without_a_dead_worker_or_with_another_one(self):
         with tempfile.TemporaryDirectory() as folder:
             records = self.train(folder)
-            records.pop(3, None)  # it may come when all is done
-            self.assertEqual(sorted(records), [0, 1, 2])
-            self.check(records, (1, 2), None)
+            # It may come when all is done.
+            late = [row["step"] for row in records.get(3, []) if "step" in row]
+            if not late:
+                records.pop(3, None)
+            self.assertLessEqual({0, 1, 2}, set(records))
+            self.check(records, (1, 2), late[0] if late else None)
         with tempfile.TemporaryDirectory() as folder:
             records = self.train(folder, "--least", "3")
             self.assertEqual(sorted(records), [0, 1, 2, 3])

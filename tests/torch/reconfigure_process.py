@@ -270,7 +270,8 @@ class ReconfigureTest(Processes):
     def test_wrong_lists_and_used_numbers_are_refused(self):
         self.run_all("""
             change(1, handles(0, 1))
-            for members, words in (([], "1 to"), (["gloo:1"], "no handle"),
+            for members, words in (([], "1 to"), (["gloo:1"], "no handle"), (None, "a list or"),
+                                   ([b"x"], "no handle"), ([handle() + chr(0)], "no handle"),
                                    (handles(me, me), "two handles of one process"),
                                    (handles(1 - me), "is not in the list")):
                 with refused(words):
@@ -278,18 +279,25 @@ class ReconfigureTest(Processes):
             with refused("already used"):
                 change(1, handles(1, 0))
             with refused("uuid=-1"):
-                change(-1, handles(0, 1))
+                r2ccl.reconfigure(-1, handles(0, 1))
+            with refused("uuid=1.5"):
+                r2ccl.reconfigure(1.5, handles(0, 1))
             expect(0, 1)
             # Two lists with one number: the first to come has it, or both time out.
             with refused("uuid=3"):
                 change(3, handles(0, 1) if me == 0 else handles(1, 0), 3)
             expect(0, 1)
-            if not own_call:
-                other = dist.new_group([0, 1])
-                with refused("without enable_reconfigure"):
-                    r2ccl.reconfigure(9, handles(0, 1), other)
-                dist.barrier(other)
+            other = dist.new_group([0, 1])
+            with refused("without enable_reconfigure"):
+                r2ccl.reconfigure(9, handles(0, 1), other)
+            dist.barrier(other)
+            with refused("default group"):
+                dist.new_group([0, 1], pg_options=r2ccl.Config(reconfigurable=True))
             dist.barrier()
+            group = dist.group.WORLD
+            dist.destroy_process_group()
+            with refused("was destroyed"):
+                r2ccl.reconfigure(11, [r2ccl.get_reconfigure_handle(group)], group)
         """, 2)
 
     def test_other_stores_serve_too(self):
@@ -318,8 +326,8 @@ class ReconfigureTest(Processes):
         body = """
             from r2ccl.new_members import Wish
             if me == 0:
-                wish = Wish(1, handles(0, 1), time.monotonic() + 60)
-                dist.group.WORLD._store.set(wish.id_key(1), bytes(168))
+                wish = Wish(1, handles(0, 1), time.monotonic() + 60, dist.group.WORLD.group_name)
+                dist.group.WORLD._store.set(wish.id_key(1), bytes(200))
                 say("forged")
                 hear()
             else:
@@ -336,6 +344,44 @@ class ReconfigureTest(Processes):
         self.tell(stranger)
         self.expect_success(victim)
         self.expect_success(stranger)
+
+    def test_an_id_for_another_meeting_leads_no_process_there(self):
+        self.run_all("""
+            from r2ccl.new_members import Wish
+            change(1, handles(0, 1))
+            inner, name = dist.group.WORLD._store, dist.group.WORLD.group_name
+            key = [Wish(uuid, handles(0, 1), 0, name).id_key(1) for uuid in (2, 3)]
+            if me == 0:
+                with refused("timed out"):
+                    change(2, handles(0, 1), 3)  # its sealed id stays in the store
+                inner.set(key[1], bytes(inner.get(key[0])))
+                store.set("copied", "yes")
+                with refused("timed out"):
+                    change(4, [handle()[:-1] + chr(ord(handle()[-1]) ^ 1), handle()], 1)
+            else:
+                store.get("copied")
+                with refused("has not sealed this id for this process and this meeting"):
+                    change(3, handles(0, 1))
+            change(5, handles(0, 1))
+            expect(0, 1)
+            dist.barrier()
+        """, 2)
+
+    def test_a_newcomer_makes_groups_with_the_others(self):
+        body = """
+            if me < 2:
+                change(1, handles(0, 1))
+                dist.new_group([0, 1])
+            change(2, handles(0, 1, 2))
+            group = dist.new_group([0, 2])
+            if me != 1:
+                given = torch.tensor([float(me)])
+                dist.all_reduce(given, group=group)
+                assert given.item() == 2, given
+            dist.barrier()
+        """
+        for process in [self.start(body, number, 3) for number in range(3)]:
+            self.expect_success(process)
 
     def test_the_average_of_ddp_follows_the_number_of_members(self):
         self.run_all("""

@@ -78,7 +78,7 @@ std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
 }  // namespace
 
 void LossLocaliser::on_report(const LossReport& report, TimeNs now) {
-  std::map<Key, Seen> before;  // of this observer
+  std::map<Key, Seen> before;  // what this observer has told
   for (auto entry = seen_.begin(); entry != seen_.end();) {
     const auto next = std::next(entry);
     if (entry->first.observer == report.observer) before.insert(seen_.extract(entry));

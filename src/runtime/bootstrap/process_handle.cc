@@ -33,7 +33,7 @@ OwnKey& own() {
 }
 
 void unlock_in_child() {
-  // Never freed here: only async-signal-safe calls are allowed, and its memory was not inherited.
+  // Never freed here: only async-signal-safe calls are allowed.
   (void)own().key.release();
   own().mutex.unlock();
 }
