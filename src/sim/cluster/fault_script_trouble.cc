@@ -22,7 +22,8 @@ size_t FaultScript::changed_frames(const NicName& one, const NicName& other, Tim
   size_t count = 0;
   for (size_t i = 0; i < faults_.size(); ++i) {
     const FaultKind kind = faults_[i].spec.kind;
-    const bool changes = kind == FaultKind::flip || kind == FaultKind::repeat;
+    const bool changes =
+        kind == FaultKind::flip || kind == FaultKind::repeat || kind == FaultKind::add;
     count += changes && hit(i, one) && hit(i, other) ? 1 : 0;
   }
   return count;

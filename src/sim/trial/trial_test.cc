@@ -89,6 +89,9 @@ INSTANTIATE_TEST_SUITE_P(IdleRankAnswers, KeptSeedTest, testing::Values<uint64_t
 // The root of a scatter had bound its last collective and left before a view was committed.
 INSTANTIATE_TEST_SUITE_P(ViewAfterALeave, KeptSeedTest, testing::Values<uint64_t>(9500223));
 
+// Bytes that were added to a frame count for the verdict `tampered`, as changed ones do.
+INSTANTIATE_TEST_SUITE_P(AddedBytes, KeptSeedTest, testing::Values<uint64_t>(17320));
+
 // A peer was stopped between the handshake of a data connection that joined and its proof. A path
 // without a data connection was taken for one that full-size frames pass.
 INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
