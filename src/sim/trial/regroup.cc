@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,12 @@ class Regroup {
   std::string wrong() const;
   // Returns the ranks that have not ended, in words.
   std::string waiting() const;
+  // Other buffers will get the memory of the values.
+  ~Regroup() {
+    for (const One& one : ranks_) cluster_.check().forget(std::as_bytes(std::span(one.values)));
+  }
+  Regroup(const Regroup&) = delete;
+  Regroup& operator=(const Regroup&) = delete;
 
  private:
   static constexpr size_t kCount = 3000;
