@@ -13,7 +13,6 @@ import datetime
 import gc
 import itertools
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -101,7 +100,7 @@ class Members:
             self.store.set("members", str(self.number))
 
 
-def start_worker(args, place, name):
+def start_worker(place, name):
     return subprocess.Popen([sys.executable, "-B", __file__, *sys.argv[1:], "--store", place,
                              "--worker", name])
 
@@ -115,8 +114,8 @@ def supervise(args):
     workers = {}
     for _ in range(args.processes):
         name = f"{host}-{next(numbers)}"
-        workers[name] = start_worker(args, place, name)
-    ended_well, restarts = False, args.restarts
+        workers[name] = start_worker(place, name)
+    ended_well, failed, restarts = False, 0, args.restarts
     while workers or (members and members.handles):
         for name, process in list(workers.items()):
             if process.poll() is None:
@@ -124,7 +123,9 @@ def supervise(args):
             del workers[name]
             events.tell("gone", name)
             ended_well |= process.returncode == 0
-            if not ended_well:
+            if ended_well:  # no other worker could join any more
+                failed += process.returncode != 0
+            else:
                 restarts -= 1
                 if restarts < 0:
                     for other in workers.values():
@@ -133,10 +134,12 @@ def supervise(args):
                              f"{args.restarts} restarts")
                 print(f"{name} ended with {process.returncode}: another one starts", flush=True)
                 name = f"{host}-{next(numbers)}"
-                workers[name] = start_worker(args, place, name)
+                workers[name] = start_worker(place, name)
         if members:
             members.follow()
         time.sleep(POLL_S)
+    if failed:
+        sys.exit(f"{failed} workers have not completed the training")
 
 
 # --- a worker ---

@@ -93,10 +93,6 @@ class Group:
         return self._handle
 
     def _closed(self, name):
-        if self.reconfigurable:
-            return errors.R2cclError(
-                f"{name}: the group has no members, before the first reconfigure and after an "
-                "abort: call torch.distributed._reconfigure, or r2ccl.reconfigure")
         return errors.R2cclError(
             f"{name}: the group was destroyed or aborted. Make a new one, for example by "
             "torch.distributed.init_process_group")

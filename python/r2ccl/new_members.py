@@ -13,7 +13,6 @@ import hashlib
 import threading
 import time
 
-import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -24,8 +23,7 @@ from r2ccl.work import WorkSet
 
 UUID_MAX = 2**63 - 1
 POLL_S = 0.002
-_MAX = dist.AllreduceOptions()
-_MAX.reduceOp = dist.ReduceOp.MAX
+GROUPS_BITS = 20  # more groups than one membership makes
 
 
 class Reconfigurable:
@@ -34,8 +32,8 @@ class Reconfigurable:
     reconfigurable = False
 
     def allow_reconfigure(self, config):
-        """Makes this a group without members until its first reconfigure. config: the settings of
-        all its communicators."""
+        """From now on reconfigure() may be called. config: the settings of all later
+        communicators."""
         self.reconfigurable = True
         self._config = config
         self._used_uuids = set()
@@ -69,7 +67,14 @@ class Reconfigurable:
                     self.group_name)
         self._check(wish)
         self._used_uuids.add(wish.uuid)
-        self._take(self._meet(wish), wish)
+        communicator = self._meet(wish)
+        try:
+            if self.is_open():
+                self.abort(f"has gone on with other members (reconfigure with uuid={wish.uuid})")
+        except BaseException:  # Ctrl-C
+            end(communicator)
+            raise
+        self._take(communicator, wish)
         return WorkSet([])
 
     def shutdown(self):
@@ -78,21 +83,35 @@ class Reconfigurable:
             self._record.forget()
         super().shutdown()
 
+    def _closed(self, name):
+        if not self.reconfigurable or self._destroyed:
+            return super()._closed(name)
+        return errors.R2cclError(
+            f"{name}: the group has no members, before the first reconfigure and after an abort: "
+            "call torch.distributed._reconfigure, or r2ccl.reconfigure")
+
     def _meet(self, wish):
         """Returns the communicator of the new members."""
-        given_up = threading.Event()
+        made, given_up, lock = [], threading.Event(), threading.Lock()
 
         def run():
             communicator = meet(self.library, self._store, wish, self._config)
+            with lock:
+                made.append(communicator)
             if given_up.is_set():
-                communicator.abort("was interrupted in reconfigure")
-                communicator.destroy()
-            return communicator
+                end_all()
+
+        def end_all():
+            with lock:
+                while made:
+                    end(made.pop())
         try:
-            return threads.interruptible(run)
-        except BaseException:  # such as Ctrl-C: the thread above may still meet the others
+            threads.interruptible(run)
+        except BaseException:  # such as Ctrl-C: the thread may still meet the others
             given_up.set()
+            end_all()
             raise
+        return made[0]
 
     def _check(self, wish):
         try:
@@ -108,8 +127,6 @@ class Reconfigurable:
 
     def _take(self, communicator, wish):
         """The group's members are now those of the communicator."""
-        if self.is_open():
-            self.abort(f"has gone on with other members (reconfigure with uuid={wish.uuid})")
         self._record.forget()
         self._shrinks.clear()
         record = recorder.Recorder(self.group_name, list(range(communicator.size)),
@@ -120,16 +137,8 @@ class Reconfigurable:
             c10d._world.pg_group_ranks[self] = {rank: rank for rank in range(self._size)}
         if self is dist.group.WORLD:
             self.listeners.start()
-            self._count_groups_alike()
-
-    def _count_groups_alike(self):
-        """torch names groups by their number in the process, and a newcomer has made fewer."""
-        try:
-            count = torch.tensor([c10d._world.group_count])
-            self.allreduce([count], _MAX).wait()
-            c10d._world.group_count = int(count)
-        except errors.R2cclError:
-            pass  # a member has died meanwhile: the next operation says so
+            # torch names groups by their number in the process, and a newcomer has made fewer.
+            c10d._world.group_count = wish.uuid << GROUPS_BITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,8 +180,7 @@ def own_handle(loaded):
 
 
 def listed(handles):
-    """Returns the handles in the order of their ranks. Raises R2cclError for other
-    types."""
+    """Returns the handles in the order of their ranks. Raises R2cclError for other types."""
     ordered = isinstance(handles, (list, tuple))
     if not ordered and not isinstance(handles, (set, frozenset)):
         raise errors.make(c_api.r2cclInvalidUsage, "reconfigure: handles must be a list or a set, "
@@ -207,6 +215,12 @@ def meet(loaded, store, wish, config):
         late = f"; not there: {wish.names(error.ranks)}" if error.ranks else ""
         raise errors.make_timeout(f"reconfigure with uuid={wish.uuid} timed out: {error}{late}",
                                   error.ranks) from None
+
+
+def end(communicator):
+    """Ends a communicator whose caller has given up."""
+    communicator.abort("was interrupted in reconfigure")
+    communicator.destroy()
 
 
 def hand_out(loaded, store, wish, config):

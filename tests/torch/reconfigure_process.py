@@ -1,17 +1,11 @@
 """Groups whose members change. Each test starts processes of its own; their store is in the test, so
 that it outlives each of them. With torch 2.14 they use torch's own calls, before that r2ccl's."""
 
-import subprocess
-import sys
+import signal
 import tempfile
-import textwrap
-import threading
 import time
-import unittest
 
-import torch.distributed as dist
-
-from run import environment
+from processes import Processes
 
 HEAD = """
 import contextlib, datetime, os, signal, sys, time
@@ -37,6 +31,11 @@ def handle():
 def handles(*numbers):
     return [store.get(f"handle/{number}").decode() for number in numbers]
 
+def of_nobody():
+    "Returns the handle of a process that there is not."
+    own = handle()
+    return own[:-1] + ("1" if own[-1] == "0" else "0")
+
 def change(uuid, members, bound=60):
     if own_call:
         dist._reconfigure(uuid, members, timeout=seconds(bound)).wait()
@@ -52,6 +51,11 @@ def expect(*numbers):
         dist.all_reduce(given)
         wanted = [sum(1.0 + 10 * n + place for n in numbers), sum(2.0 * n for n in numbers)]
         assert given.tolist() == wanted, (given, wanted)
+
+def settle(name, *numbers):
+    "These processes have no operation under way, which the end of their group would fail."
+    store.set(f"{name}/{me}", "")
+    store.wait([f"{name}/{number}" for number in numbers])
 
 @contextlib.contextmanager
 def refused(words):
@@ -72,46 +76,9 @@ init()
 """
 
 
-class Processes(unittest.TestCase):
-    def setUp(self):
-        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self.started = []
-
-    def tearDown(self):
-        for process in self.started:
-            process.kill()
-            process.communicate()
-
-    def start(self, body, number, size):
-        process = subprocess.Popen(
-            [sys.executable, "-c", HEAD + textwrap.dedent(body), str(number), str(size),
-             str(self.store.port)],
-            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-        self.started.append(process)
-        return process
-
-    def run_all(self, body, size):
-        for process in [self.start(body, number, size) for number in range(size)]:
-            self.expect_success(process)
-
-    def expect_success(self, process):
-        _, error = process.communicate(timeout=200)
-        self.assertEqual(process.returncode, 0, error)
-
-    def expect_line(self, process, wanted):
-        watchdog = threading.Timer(200, process.kill)
-        watchdog.start()
-        line = process.stdout.readline().strip()
-        watchdog.cancel()
-        self.assertEqual(line, wanted, process.stderr.read() if line == "" else "")
-
-    def tell(self, process, line="go"):
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
-
-
 class ReconfigureTest(Processes):
+    head = HEAD
+
     def test_collectives_and_messages_work_after_the_first_call_and_not_before(self):
         self.run_all("""
             group = dist.group.WORLD
@@ -148,6 +115,7 @@ class ReconfigureTest(Processes):
             for turn in range(3):
                 out = (2, 1, 0)[turn]  # the last, the middle, and the one that led
                 left = [n for n in range(3) if n != out]
+                settle(f"turn {turn}", 0, 1, 2)
                 if me == out:
                     assert (dist.get_rank(), dist.get_world_size()) == (out, 3)
                 else:
@@ -183,8 +151,7 @@ class ReconfigureTest(Processes):
         """
         first = [self.start(body, number, 2) for number in range(2)]
         time.sleep(1)
-        for process in [*first, self.start(body, 2, 1)]:
-            self.expect_success(process)
+        self.expect_all([*first, self.start(body, 2, 1)])
 
     def test_the_dead_are_replaced_also_the_one_that_led(self):
         body = """
@@ -218,12 +185,61 @@ class ReconfigureTest(Processes):
         for process in processes[1:]:
             self.expect_success(process)
 
+    def test_a_member_that_is_left_out_and_calls_is_told(self):
+        self.run_all("""
+            change(1, handles(0, 1, 2))
+            expect(0, 1, 2)
+            settle("all", 0, 1, 2)
+            if me == 2:
+                with refused("has gone on with other members (reconfigure with uuid=2)"):
+                    while True:
+                        dist.all_reduce(torch.ones(1000))
+                assert dist.get_world_size() == 3
+            else:
+                change(2, handles(0, 1))
+                expect(0, 1)
+            change(3, handles(2, 0, 1))
+            expect(2, 0, 1)
+            dist.barrier()
+        """, 3)
+
+    def test_a_member_that_is_interrupted_in_the_call_leaves_no_other_one_waiting(self):
+        body = """
+            from r2ccl.new_members import Wish
+            members = handles(0, 1)
+            change(1, members)
+            if me == 0:
+                try:
+                    change(2, members)
+                except KeyboardInterrupt:
+                    say("interrupted")
+            else:
+                name = dist.group.WORLD.group_name
+                dist.group.WORLD._store.wait([Wish(2, members, 0, name).id_key(1)])
+                say("it waits")
+                hear()
+                with refused("was interrupted in reconfigure"):
+                    change(2, members)
+                    while True:
+                        dist.all_reduce(torch.ones(1000))
+            change(3, handles(1, 0))
+            expect(1, 0)
+            dist.barrier()
+        """
+        processes = [self.start(body, number, 2) for number in range(2)]
+        self.expect_line(processes[1], "it waits")
+        processes[0].send_signal(signal.SIGINT)
+        self.expect_line(processes[0], "interrupted")
+        self.tell(processes[1])
+        self.expect_all(processes)
+
     def test_an_abort_and_a_timeout_are_followed_by_a_new_group(self):
         self.run_all("""
             group = dist.group.WORLD
             kinds = torch._C._distributed_c10d.ErrorType
             change(1, handles(0, 1))
             expect(0, 1)
+            settle("both", 0, 1)
             group.abort()
             assert group.get_error() == kinds.SUCCESS
             with refused("reconfigure"):
@@ -314,7 +330,7 @@ class ReconfigureTest(Processes):
                     change(1, handles(*members))
                     expect(*members)
                     with refused("timed out"):
-                        change(2, [handle()[:-1] + "0", handle()], 1)
+                        change(2, [of_nobody(), handle()], 1)
                     with refused("already used"):
                         change(2, handles(me))
                     expect(*members)
@@ -357,7 +373,7 @@ class ReconfigureTest(Processes):
                 inner.set(key[1], bytes(inner.get(key[0])))
                 store.set("copied", "yes")
                 with refused("timed out"):
-                    change(4, [handle()[:-1] + chr(ord(handle()[-1]) ^ 1), handle()], 1)
+                    change(4, [of_nobody(), handle()], 1)
             else:
                 store.get("copied")
                 with refused("has not sealed this id for this process and this meeting"):
@@ -380,8 +396,7 @@ class ReconfigureTest(Processes):
                 assert given.item() == 2, given
             dist.barrier()
         """
-        for process in [self.start(body, number, 3) for number in range(3)]:
-            self.expect_success(process)
+        self.run_all(body, 3)
 
     def test_the_average_of_ddp_follows_the_number_of_members(self):
         self.run_all("""
@@ -395,6 +410,7 @@ class ReconfigureTest(Processes):
                 given = model.module.weight.grad
                 assert torch.allclose(given, torch.full((1, 2), wanted)), (given, wanted)
             gradient((0, 1, 2))
+            settle("all", 0, 1, 2)
             if me == 1:
                 sys.exit(0)
             change(2, handles(0, 2))

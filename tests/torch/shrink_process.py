@@ -1,15 +1,10 @@
 """torch's own shrink_group, on groups of r2ccl. Each test starts processes of its own; their store is
 in the test, so that it outlives each of them. Before torch 2.14 torch refuses, and the group stays."""
 
-import subprocess
-import sys
-import textwrap
-import time
 import unittest
 
 from r2ccl.backend import IS_USABLE
-from reconfigure_process import Processes
-from run import environment
+from processes import Processes
 
 HEAD = """
 import contextlib, datetime, json, sys
@@ -152,27 +147,7 @@ def hear():
 
 
 class Shrinks(Processes):
-    """The processes of Processes, with the functions above."""
-
-    def start(self, body, number, size):
-        process = subprocess.Popen(
-            [sys.executable, "-c", HEAD + textwrap.dedent(body), str(number), str(size),
-             str(self.store.port)],
-            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-        self.started.append(process)
-        return process
-
-    def run_all(self, body, size):
-        processes = [self.start(body, number, size) for number in range(size)]
-        deadline = time.monotonic() + 200
-        while (any(process.poll() is None for process in processes)
-               and not any(process.poll() for process in processes)
-               and time.monotonic() < deadline):
-            time.sleep(0.05)
-        # The others may wait for the one that has failed.
-        for process in sorted(processes, key=lambda each: not each.poll()):
-            self.expect_success(process)
+    head = HEAD
 
 
 @unittest.skipUnless(IS_USABLE, "torch has no Backend class for Python before 2.14")

@@ -13,11 +13,10 @@ import textwrap
 import threading
 import unittest
 
-from reconfigure_process import Processes
+from processes import LIMIT_S, Processes
 from run import ROOT, environment, free_port
 
 NEEDS_TORCHFT = unittest.skipUnless(importlib.util.find_spec("torchft"), "there is no torchft")
-LIMIT_S = 200
 
 GROUP = """
 import datetime, sys, threading, time

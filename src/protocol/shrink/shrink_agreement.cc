@@ -47,7 +47,7 @@ ShrinkWish ShrinkAgreement::own_wish() const {
   return heard(self_).open ? heard(self_).wish : ShrinkWish();
 }
 
-void ShrinkAgreement::call(std::vector<Rank> excluded, View view, TimeNs now) {
+void ShrinkAgreement::call(std::vector<Rank> excluded, const View& view, TimeNs now) {
   Heard& own = heard(self_);
   R2CCL_CHECK(!own.open && !has(excluded, self_));
   own.wish = {own.wish.serial + 1, false, {excluded, made_.count(excluded)}};

@@ -46,7 +46,7 @@ class ShrinkAgreement {
   // This rank wants a communicator without these ranks, which are in ascending order and without
   // itself. Its calls come one after another. `view`: that the new one begins with, if this rank
   // decides.
-  void call(std::vector<Rank> excluded, View view, TimeNs now);
+  void call(std::vector<Rank> excluded, const View& view, TimeNs now);
   // The call that waits is to end, if the communicator is not made already.
   void withdraw(TimeNs now);
   // Returns the outcome of the last call, once there is one.
