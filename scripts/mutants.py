@@ -28,7 +28,8 @@ TUNING = "tune_"
 # all ranks of one make their communicators at its start, and few die in an agreement on a smaller
 # one: the tests break these rules.
 BY_TESTS = ("silent_close", "view_", "join_", "relay_tail", "relay_unbounded", "relay_preferred",
-            "ended_early", "closed_heard", "forget_at_once", "early_lost", "shrink_")
+            "ended_early", "closed_heard", "forget_at_once", "early_lost", "ended_link",
+            "shrink_")
 # Only seeds above 100,000 have tagged messages, and only those above 200,000 hosts without a common
 # rail.
 # None below it breaks verdict_unvouched.

@@ -263,6 +263,10 @@ R2CCL_API r2cclResult_t r2cclOpenSealedId(const r2cclSealedId* sealed, const cha
  * 120 s); the error then names the missing ranks. An error leaves *comm NULL. Several ranks of one
  * process need a thread each.
  *
+ * If all ranks have a communicator together already, also as some of its ranks, the new one uses
+ * their connections. So it opens none, and faults of the network are known at once. That is so for
+ * processes with one rank each, and for the same ifname, oob_ifname and cutoff_ms.
+ *
  * One rank may return while others are still inside. If it then aborts or dies, their init may fail
  * for that; a r2cclBarrier after init excludes it. */
 R2CCL_API r2cclResult_t r2cclCommInitRank(r2cclComm_t* comm, int nranks, r2cclUniqueId id,

@@ -11,6 +11,11 @@ namespace {
 // The first communicator of a job, and its measurement, have lower numbers.
 constexpr uint64_t kLowest = 1 << 16;
 
+ContextId number_of(std::span<const std::byte> input) {
+  const crypto::Hash hash = crypto::hash("r2ccl communicator id", input);
+  return ContextId(std::max(ByteReader(hash).get<uint64_t>() % kContextMax.value(), kLowest));
+}
+
 }  // namespace
 
 ContextId ChildNumbers::hash_of(std::span<const std::byte> input) const {
@@ -18,8 +23,11 @@ ContextId ChildNumbers::hash_of(std::span<const std::byte> input) const {
   ByteWriter out(all);
   out.put(parent_);
   out.put_bytes(input);
-  const crypto::Hash hash = crypto::hash("r2ccl communicator id", all);
-  return ContextId(std::max(ByteReader(hash).get<uint64_t>() % kContextMax.value(), kLowest));
+  return number_of(all);
+}
+
+ContextId ChildNumbers::of_meeting(std::span<const std::byte> run) {
+  return number_of(run);
 }
 
 ContextId ChildNumbers::of_split(int64_t color) {

@@ -25,6 +25,8 @@ class ChildNumbers {
   // Returns that of a group of these ranks of the parent, which alone call it. Groups of the same
   // ranks and name have different numbers. Any thread may call it.
   ContextId of_group(std::span<const Rank> ranks, std::string_view name);
+  // Returns that of the processes that have met in this run, over the links of an older job.
+  static ContextId of_meeting(std::span<const std::byte> run);
   // Returns that of the parent without these ranks. `ordinal`: how many there were with this list.
   ContextId of_shrink(std::span<const Rank> excluded, uint32_t ordinal) const;
 

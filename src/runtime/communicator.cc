@@ -9,9 +9,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "plan/holdings.h"
-#include "runtime/bootstrap/tell_hosts_apart.h"
 #include "runtime/rank_report.h"
-#include "runtime/unreached_error.h"
 
 namespace r2ccl {
 namespace {
@@ -21,10 +19,6 @@ namespace {
 constexpr TimeNs kFarewellBound = 1500 * kMillisecond;
 // The same for a rank that aborts, whose caller may end the process without another call.
 constexpr TimeNs kAbortBound = 500 * kMillisecond;
-// A rank whose links are up waits this much longer, so that the error of a rank that does not reach
-// a peer comes first: that rank knows both ends and the last attempt.
-constexpr TimeNs kUnreachedSpeakFirst = 1 * kSecond;
-
 Algorithm algorithm_of(AlgorithmChoice choice) {
   switch (choice) {
     case AlgorithmChoice::automatic:
@@ -53,12 +47,6 @@ Algorithm algorithm_of(AlgorithmChoice choice) {
   return Algorithm::automatic;
 }
 
-// Calls that differ are those of ranks that have returned from the start: on this rank, too, the
-// next call fails.
-Status failure_at_start(const Status& failed) {
-  return failed.code() == Code::invalid_usage ? Status() : failed;
-}
-
 std::string names_of(const RankRuntime& runtime, const std::vector<Rank>& ranks) {
   std::string names;
   for (const Rank rank : ranks) names += (names.empty() ? "" : ", ") + runtime.name_of(rank);
@@ -72,48 +60,6 @@ Communicator::Communicator(std::shared_ptr<ProcessDriver> driver,
     : options_(options),
       driver_(std::move(driver)),
       awaited_(std::make_shared<AwaitedRequests>(driver_->thread())) {}
-
-Result<std::unique_ptr<Communicator>> Communicator::create(std::shared_ptr<ProcessDriver> driver,
-                                                           Transport& meeting,
-                                                           const CommunicatorOptions& options) {
-  const LogRank label(options.self.value());
-  std::unique_ptr<Communicator> made(new Communicator(std::move(driver), options));
-  R2CCL_RETURN_IF_ERROR(made->connect(meeting));
-  return made;
-}
-
-Result<std::unique_ptr<Communicator>> Communicator::create_child(Communicator& parent,
-                                                                 const CommunicatorOptions& options,
-                                                                 ContextId context,
-                                                                 std::span<const Rank> members) {
-  const LogRank label(options.self.value());
-  std::unique_ptr<Communicator> made(new Communicator(parent.driver_, options));
-  log_begin(options);
-  R2CCL_RETURN_IF_ERROR(made->join(parent, context, members));
-  made->ask([&] { log_start(options, *made->runtime_); });
-  return made;
-}
-
-Status Communicator::join(Communicator& parent, ContextId context, std::span<const Rank> members) {
-  Status joined;
-  const auto work = [&] {
-    runtime_ = std::make_unique<RankRuntime>(*parent.runtime_, rank_options(options_),
-                                             static_cast<RankObserver&>(*this));
-    std::vector<Rank> peers;
-    for (const Rank rank : members) peers.push_back(parent.runtime_->members().peer_of(rank));
-    joined = runtime_->join(context, std::move(peers));
-    if (!joined.ok()) return;
-    open_status(options_, *runtime_);
-    children_.emplace(runtime_->comm_id());
-    started_ = true;
-  };
-  try {
-    ask(std::ref(work));  // call() would fail the other communicators too
-  } catch (const std::bad_alloc&) {
-    return Status::out_of_memory();
-  }
-  return joined.ok() ? failure_at_start(failure()) : joined;
-}
 
 void Communicator::ask(const std::function<void()>& work) {
   std::exception_ptr thrown;
@@ -141,108 +87,12 @@ void Communicator::call(const std::function<void()>& work) {
   ask(std::ref(guarded));
 }
 
-Status Communicator::connect(Transport& meeting) {
-  log_begin(options_);
-  const Clock& clock = driver_->clock();
-  const TimeNs deadline = clock.now() + options_.config.init_timeout_ns;
-  Result<RankInfo> described = describe_self(options_);
-  if (!described.ok()) return described.status();
-  RankInfo info = std::move(described).value();
-  const Status opened = options_.unable.ok() ? open(info) : options_.unable;
-  if (!opened.ok()) {
-    tell_init_error(meeting, clock, options_, opened, std::move(info));
-    return opened;
-  }
-  log_nics(meeting);
-
-  MetJob met{{info}, {}};
-  if (options_.rank_count > 1) {
-    Reactor reactor(meeting.poller());
-    auto told = run_rendezvous(meeting, reactor, clock, meeting_options(options_, std::move(info)),
-                               nullptr, options_.in_vain);
-    if (!told.ok()) return told.status();
-    met = std::move(told).value();
-  }
-  R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
-  for (const std::string& line : tell_hosts_apart(met.rank_table)) {
-    if (options_.self == Rank(0)) R2CCL_LOG(warn, "%s", line.c_str());
-  }
-  R2CCL_RETURN_IF_ERROR(check_reachable(met.rank_table));
-  R2CCL_RETURN_IF_ERROR(start_runtime(std::move(met)));
-  Status joined = wait_for_links(deadline);
-  if (joined.ok() && !options_.plan_costs) joined = measure_costs(deadline);
-  if (!joined.ok()) {
-    // The ranks that this one reaches would take its end for a death.
-    call([&] { runtime_->fail(joined); });
-    return joined;
-  }
-  ask([this] { log_start(options_, *runtime_); });
-  return failure_at_start(failure());
-}
-
-// Joins the engine of the process, and listens on the NICs.
-Status Communicator::open(RankInfo& info) {
-  Status opened;
-  const auto work = [&] {
-    runtime_ = std::make_unique<RankRuntime>(driver_->engine(), rank_options(options_),
-                                             static_cast<RankObserver&>(*this));
-    opened = runtime_->open();
-    if (opened.ok()) runtime_->describe(info);
-  };
-  try {
-    call(std::ref(work));
-  } catch (const std::bad_alloc&) {
-    return Status::out_of_memory();  // an error like any other, of which the other ranks are told
-  }
-  return opened;
-}
-
-Status Communicator::start_runtime(MetJob met) {
-  Status done;
-  call([&] {
-    done = runtime_->start(std::move(met));
-    if (!done.ok()) return;
-    open_status(options_, *runtime_);
-    // After the socket: an operator who drains meanwhile either finds the socket or is in the
-    // registry.
-    runtime_->drains().take_over();
-    children_.emplace(runtime_->comm_id());
-    started_ = true;
-  });
-  return done;
-}
-
-Status Communicator::wait_for_links(TimeNs deadline) {
-  const auto in_vain = [this] { return options_.in_vain ? options_.in_vain() : Status(); };
-  bool ready = false;
-  const auto settled = [&] {
-    ready = runtime_->engine().ready();
-    return ready || !runtime_->failure().ok() || !in_vain().ok();
-  };
-  if (!thread().wait_until(std::ref(settled), deadline - driver_->clock().now())) {
-    Status late;
-    // Another thread may have driven since, and a wait with no time left does not look.
-    ask([&] { late = settled() ? Status() : unreached_error(*runtime_); });
-    if (!late.ok()) return late;
-  }
-  return ready ? Status() : in_vain();  // a rank may be lost just after the links are up
-}
-
-Status Communicator::measure_costs(TimeNs deadline) {
-  call([this] {
-    if (runtime_->failure().ok()) runtime_->measure_costs();
-  });
-  const auto settled = [this] { return runtime_->costs_agreed() || !runtime_->failure().ok(); };
-  const TimeNs bound = deadline + kUnreachedSpeakFirst;
-  Status late;
-  if (thread().wait_until(settled, bound - driver_->clock().now())) return late;
-  call([&] { late = settled() ? Status() : unmeasured_error(*runtime_); });
-  return late;
-}
-
 Communicator::~Communicator() {
   if (started_ && !failure().ok()) wait_for_news(kFarewellBound);
-  if (runtime_ != nullptr) thread().call([this] { runtime_.reset(); });
+  thread().call([this] {
+    runtime_.reset();
+    offered_.clear();
+  });
   awaited_->completions().close();
   log_suppressed(true);
   log_flush();  // the caller may end the process without its exit handlers

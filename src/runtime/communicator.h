@@ -35,8 +35,8 @@ struct Inherited {
 
 class Communicator final : private RankObserver {
  public:
-  // Meets the other ranks and connects to all of them; blocks. `meeting`: for the rendezvous, which
-  // the calling thread runs.
+  // Meets the other ranks, and connects to all of them unless all are in a job already, whose links
+  // it then uses; blocks. `meeting`: for the rendezvous, which the calling thread runs.
   static Result<std::unique_ptr<Communicator>> create(std::shared_ptr<ProcessDriver> driver,
                                                       Transport& meeting,
                                                       const CommunicatorOptions& options);
@@ -113,7 +113,8 @@ class Communicator final : private RankObserver {
   // The same for work that changes nothing: what it throws is thrown here, and the rank goes on.
   void ask(const std::function<void()>& work);
   Status connect(Transport& meeting);
-  Status join(Communicator& parent, ContextId context, std::span<const Rank> members);
+  Status join(const std::shared_ptr<Job>& job, ContextId context, std::vector<Rank> peers);
+  Status start_links(MetJob met, TimeNs deadline);
   Status open(RankInfo& info);
   Status start_runtime(MetJob met);
   Status wait_for_links(TimeNs deadline);
@@ -141,6 +142,7 @@ class Communicator final : private RankObserver {
 
   std::unique_ptr<VerdictTeller> teller_;  // the driving thread's; null while nobody listens
   std::unique_ptr<RankRuntime> runtime_;   // the driving thread's
+  OfferedJobs offered_;                    // the driving thread's, while this one is made
   std::optional<ChildNumbers> children_;   // there once runtime_ has been started
   bool started_ = false;                   // runtime_ has been started
 };

@@ -11,7 +11,7 @@ namespace r2ccl {
 Job::Job(ProcessEngine& process, Rank self, const JobOptions& options)
     : process_(process),
       self_(self),
-      drain_registry_(options.drain_registry),
+      options_(options),
       engine_(process, *this, options.engine),
       parts_(engine_) {
   process_.add(*this);
@@ -29,8 +29,28 @@ Status Job::start(MetJob met) {
   fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock, [this](size_t place) {
     for (JobPart* part : parts_.all()) part->on_verdict(place);
   });
-  drains_ = std::make_unique<Drains>(engine_, clock, drain_registry_);
+  drains_ = std::make_unique<Drains>(engine_, clock, options_.drain_registry);
   return {};
+}
+
+bool Job::has_room() const {
+  for (size_t i = 0; i < engine_.rank_count(); ++i) {
+    const Link* link = engine_.link(Rank(static_cast<int32_t>(i)));
+    if (link != nullptr && !link->has_room()) return false;
+  }
+  return true;
+}
+
+std::vector<Rank> Job::parted() const {
+  std::vector<Rank> peers;
+  for (size_t i = 0; i < engine_.rank_count(); ++i) {
+    const Rank peer(static_cast<int32_t>(i));
+    const Link* link = engine_.link(peer);
+    const bool parted = link != nullptr && (ended_[i] || link->ends() ||
+                                            link->peer_said_goodbye() || link->peer_ended());
+    if (parted) peers.push_back(peer);
+  }
+  return peers;
 }
 
 void Job::progress() {

@@ -9,12 +9,14 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "plan/plan_costs.h"
 #include "runtime/admin/drains.h"
 #include "runtime/diagnosis/fault_reporter.h"
 #include "runtime/engine/process_engine.h"
@@ -26,6 +28,7 @@ namespace r2ccl {
 
 struct JobOptions {
   EngineOptions engine;
+  bool authenticated = false;               // its processes have proved that they have a secret
   DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the job
 };
 
@@ -51,12 +54,21 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   // Ends all parts: see RankRuntime.
   void fail_by_exception(const std::exception& error) noexcept;
 
+  Rank self() const override { return self_; }
   ProcessEngine& process() { return process_; }
   ProgressEngine& engine() { return engine_; }
   const ProgressEngine& engine() const { return engine_; }
   // From start() on.
   FaultReporter& fault_reporter() { return *fault_reporter_; }
   Drains& drains() { return *drains_; }
+  // The costs that all its processes have agreed on. None: they have not measured them yet.
+  const std::optional<PlanCosts>& costs() const { return costs_; }
+  void set_costs(const PlanCosts& costs) { costs_ = costs; }
+  const JobOptions& options() const { return options_; }
+  // Returns whether its processes may have one more communicator.
+  bool has_room() const;
+  // Returns the peers whose links no new communicator can use: either end leaves, or is gone.
+  std::vector<Rank> parted() const;
   // Returns whether the paths have had the time to come up.
   bool knows_idle_nics(TimeNs now) const { return now >= idle_nics_from_; }
 
@@ -66,7 +78,6 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   void handle(Rank peer, const NoticeView& notice);
 
   // ProcessEngine::Member
-  Rank self() const override { return self_; }
   void progress() override;
   TimeNs next_timeout() override;
   bool busy() const override;
@@ -88,12 +99,13 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
 
   ProcessEngine& process_;
   const Rank self_;
-  DrainRegistry* const drain_registry_;
+  const JobOptions options_;
   ProgressEngine engine_;
   JobParts parts_;
   std::unique_ptr<FaultReporter> fault_reporter_;
   std::unique_ptr<Drains> drains_;  // last: now it has started
-  std::vector<bool> ended_;         // peers that have left or died
+  std::vector<bool> ended_;         // peers
+  std::optional<PlanCosts> costs_;
   TimeNs idle_nics_from_ = kNever;  // a NIC that has not served by then is idle
   bool idle_nics_told_ = false;
 };

@@ -16,8 +16,9 @@ bool JobParts::go_on_without(const JobPart& part) const {
 }
 
 bool JobParts::need(Rank peer, const JobPart& but_for) const {
-  return any_with(
-      peer, [&](const JobPart& each, Rank rank) { return &each != &but_for && each.needs(rank); });
+  return holds_ > 0 || any_with(peer, [&](const JobPart& each, Rank rank) {
+           return &each != &but_for && each.needs(rank);
+         });
 }
 
 void JobParts::route(Rank peer, const NoticeView& notice, std::span<const std::byte> bytes) {

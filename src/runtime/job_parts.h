@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "runtime/early_notices.h"
@@ -76,7 +77,14 @@ class JobParts {
   void remove(JobPart& part) { std::erase(all_, &part); }
   const std::vector<JobPart*>& all() const { return all_; }
   bool has_others(const JobPart& part) const {
-    return std::ranges::any_of(all_, [&](const JobPart* each) { return each != &part; });
+    return holds_ > 0 ||
+           std::ranges::any_of(all_, [&](const JobPart* each) { return each != &part; });
+  }
+  // Keeps all links: one of its processes may make a communicator over them.
+  void hold() { ++holds_; }
+  void release() {
+    R2CCL_CHECK(holds_ > 0);
+    --holds_;
   }
 
   // Calls call(JobPart&, Rank) for each part that has the peer, with its rank there.
@@ -96,7 +104,7 @@ class JobParts {
   }
   // Returns whether another part makes calls.
   bool go_on_without(const JobPart& part) const;
-  // Returns whether a part other than this one needs the link.
+  // Returns whether anything but this part needs the link.
   bool need(Rank peer, const JobPart& but_for) const;
 
   // Gives a notice to the part that it belongs to, or keeps it until that is there.
@@ -120,6 +128,7 @@ class JobParts {
  private:
   ProgressEngine& engine_;
   std::vector<JobPart*> all_;
+  size_t holds_ = 0;
   std::vector<ContextId> closed_;  // in ascending order
   EarlyNotices early_notices_;
 };

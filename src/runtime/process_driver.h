@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "runtime/engine/process_engine.h"
 #include "runtime/engine/progress_thread.h"
+#include "runtime/known_jobs.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -24,6 +25,7 @@ class ProcessDriver final : private ProgressDriver {
   const std::shared_ptr<ProgressThread>& thread() { return thread_; }
   // In the driving thread only.
   ProcessEngine& engine() { return engine_; }
+  KnownJobs& jobs() { return jobs_; }
 
  private:
   // ProgressDriver
@@ -35,6 +37,7 @@ class ProcessDriver final : private ProgressDriver {
   SystemClock clock_;
   const std::shared_ptr<ProgressThread> thread_;  // also of requests, which may live longer
   ProcessEngine engine_;
+  KnownJobs jobs_;
 };
 
 }  // namespace r2ccl

@@ -36,8 +36,9 @@ uint64_t make_comm_id(const JobIdentity& job, const std::vector<RankInfo>& rank_
 RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserver& observer)
     : options_(std::move(options)),
       observer_(observer),
-      job_(std::make_shared<Job>(process, options_.self,
-                                 JobOptions{options_.engine, options_.drain_registry})),
+      job_(std::make_shared<Job>(
+          process, options_.self,
+          JobOptions{options_.engine, options_.job.authenticated(), options_.drain_registry})),
       engine_(job_->engine()),
       clock_(process.clock()),
       started_at_(clock_.now()),
@@ -46,12 +47,12 @@ RankRuntime::RankRuntime(ProcessEngine& process, RankOptions options, RankObserv
   job_->parts().add(*this);
 }
 
-RankRuntime::RankRuntime(RankRuntime& parent, RankOptions options, RankObserver& observer)
+RankRuntime::RankRuntime(std::shared_ptr<Job> job, RankOptions options, RankObserver& observer)
     : options_(std::move(options)),
       observer_(observer),
-      job_(parent.job_),
+      job_(std::move(job)),
       engine_(job_->engine()),
-      clock_(parent.clock_),
+      clock_(job_->process().clock()),
       started_at_(clock_.now()),
       departed_(static_cast<size_t>(options_.rank_count)),
       informed_(static_cast<size_t>(options_.rank_count)) {}
@@ -234,6 +235,7 @@ void RankRuntime::prepare_measurement(const std::vector<MessagePort*>& ports,
 void RankRuntime::measure_costs() {
   cost_meter_->start([this](const PlanCosts& costs) {
     operations_->set_costs(costs);
+    job_->set_costs(costs);
     costs_agreed_ = true;
   });
 }

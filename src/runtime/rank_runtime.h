@@ -93,9 +93,9 @@ class RankRuntime final : private JobPart {
   // The first communicator of a new job, which joins `process` in its thread. All must outlive
   // this.
   RankRuntime(ProcessEngine& process, RankOptions options, RankObserver& observer);
-  // A further communicator of the job that `parent` belongs to. It does not use `engine` and
-  // `drain_registry` of the options, and `job` for no key.
-  RankRuntime(RankRuntime& parent, RankOptions options, RankObserver& observer);
+  // A further communicator of a job. It does not use `engine` and `drain_registry` of the options,
+  // and `job` for no key.
+  RankRuntime(std::shared_ptr<Job> job, RankOptions options, RankObserver& observer);
   // Ends all unfinished operations, with their callbacks. The last part of a job ends the job.
   ~RankRuntime() override;
   RankRuntime(const RankRuntime&) = delete;
@@ -174,6 +174,7 @@ class RankRuntime final : private JobPart {
   const Operations& operations() const { return *operations_; }
   Operations& operations() { return *operations_; }
   Job& job() { return *job_; }
+  const std::shared_ptr<Job>& shared_job() { return job_; }
   FaultReporter& fault_reporter() { return job_->fault_reporter(); }
   Drains& drains() { return job_->drains(); }
   RankWaits& waits() { return *waits_; }

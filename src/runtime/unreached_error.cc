@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/bootstrap/tell_hosts_apart.h"
+#include "runtime/peers/tell_hosts_apart.h"
 
 namespace r2ccl {
 namespace {

@@ -1,13 +1,5 @@
 // Communicators that exchange nothing when they are made.
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <fstream>
-#include <iterator>
-#include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,35 +26,6 @@ r2cclResult_t try_create(r2cclComm_t comm, const std::vector<int>& ranks, const 
 
 bool said(const std::string& words) {
   return std::string(r2cclGetLastError(nullptr)).find(words) != std::string::npos;
-}
-
-std::set<std::string> tcp_inodes() {
-  std::set<std::string> inodes;
-  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
-    std::ifstream file(table);
-    for (std::string line; std::getline(file, line);) {
-      std::istringstream fields(line);
-      const std::vector<std::string> all{std::istream_iterator<std::string>(fields), {}};
-      if (all.size() > 9) inodes.insert(all[9]);
-    }
-  }
-  return inodes;
-}
-
-// The TCP sockets of this process, which has all ranks.
-size_t tcp_sockets() {
-  const std::set<std::string> inodes = tcp_inodes();
-  size_t count = 0;
-  DIR* descriptors = opendir("/proc/self/fd");
-  while (const dirent* entry = readdir(descriptors)) {
-    std::array<char, 64> target{};
-    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
-    if (readlink(path.c_str(), target.data(), target.size() - 1) <= 0) continue;
-    const std::string text = target.data();  // socket:[12345]
-    if (text.starts_with("socket:[") && inodes.contains(text.substr(8, text.size() - 9))) ++count;
-  }
-  closedir(descriptors);
-  return count;
 }
 
 TEST(CreateGroup, TakesItsMembersInTheOrderGiven) {

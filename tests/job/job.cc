@@ -1,14 +1,18 @@
 #include "job.h"
 
+#include <dirent.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
+#include <sstream>
 #include <thread>
 
 namespace job {
@@ -37,6 +41,19 @@ std::string field(const std::string& text, const std::string& key) {
   const bool quoted = text[from] == '"';
   if (quoted) ++from;
   return text.substr(from, text.find_first_of(quoted ? "\"" : ",}", from) - from);
+}
+
+std::set<std::string> tcp_inodes() {
+  std::set<std::string> inodes;
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream file(table);
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream fields(line);
+      const std::vector<std::string> all{std::istream_iterator<std::string>(fields), {}};
+      if (all.size() > 9) inodes.insert(all[9]);
+    }
+  }
+  return inodes;
 }
 
 }  // namespace
@@ -77,6 +94,21 @@ void expect_sum(r2cclComm_t comm, int own, const std::vector<int>& members) {
     for (const int member : members) right += (member + 1) * 1000 + static_cast<int32_t>(i);
     if (data[i] != right) throw Broken("a wrong sum at " + std::to_string(i));
   }
+}
+
+size_t tcp_sockets() {
+  const std::set<std::string> inodes = tcp_inodes();
+  size_t count = 0;
+  DIR* descriptors = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(descriptors)) {
+    std::array<char, 64> target{};
+    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
+    if (readlink(path.c_str(), target.data(), target.size() - 1) <= 0) continue;
+    const std::string text = target.data();  // socket:[12345]
+    if (text.starts_with("socket:[") && inodes.contains(text.substr(8, text.size() - 9))) ++count;
+  }
+  closedir(descriptors);
+  return count;
 }
 
 std::string nic(int rank, int index) {

@@ -39,6 +39,9 @@ void check(r2cclResult_t result, const std::string& what);
 // Adds the numbers of the members, in each of which the elements differ, and checks the sums.
 void expect_sum(r2cclComm_t comm, int own, const std::vector<int>& members);
 
+// Returns how many TCP sockets this process has, which has all ranks.
+size_t tcp_sockets();
+
 // Returns the address that stands for a NIC.
 std::string nic(int rank, int index);
 

@@ -12,7 +12,7 @@ namespace {
 
 // The fields up to the library's version have the same form in every version of this number, so
 // that each library can name the other one.
-constexpr uint8_t kRankInfoVersion = 2;
+constexpr uint8_t kRankInfoVersion = 3;
 constexpr const char* kOneVersion = ": install one version of r2ccl on all hosts";
 
 class RankInfoWriter {
@@ -67,6 +67,7 @@ class RankInfoReader {
     if (!get_address(in_, address)) fail(what);
     return address;
   }
+  Rank get_rank() { return Rank(static_cast<int32_t>(in_.get<uint32_t>())); }
   ByteReader& raw() { return in_; }
   Status status() const {
     if (in_.bad()) return bad("it is cut short");
@@ -124,6 +125,24 @@ Endpoint get_shm(ByteReader& in) {
   return shm;
 }
 
+void put_known_job(RankInfoWriter& out, const KnownJob& known) {
+  out.raw().put_bytes(known.run);
+  out.raw().put(static_cast<uint32_t>(known.peer.value()));
+  out.put_count(known.parted.size(), kKnownJobPartedMax, "parted peers of a known job");
+  for (const Rank rank : known.parted) out.raw().put(static_cast<uint32_t>(rank.value()));
+  out.raw().put_bytes(known.proof);
+}
+
+KnownJob get_known_job(RankInfoReader& in) {
+  KnownJob known;
+  std::ranges::copy(in.raw().get_bytes(known.run.size()), known.run.begin());
+  known.peer = in.get_rank();
+  const size_t parted_count = in.get_count(kKnownJobPartedMax, "parted peers of a known job");
+  for (size_t i = 0; i < parted_count && in.going(); ++i) known.parted.push_back(in.get_rank());
+  std::ranges::copy(in.raw().get_bytes(known.proof.size()), known.proof.begin());
+  return known;
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> encode(const RankInfo& info) {
@@ -151,6 +170,8 @@ Result<std::vector<std::byte>> encode(const RankInfo& info) {
   out.raw().put(info.shm.port);
   out.raw().put_bytes(std::as_bytes(std::span(info.shm.address.bytes)));
   out.put_text(info.init_error, kInitErrorBytesMax, "length of the obstacle");
+  out.put_count(info.known_jobs.size(), kKnownJobsMax, "known jobs of this rank");
+  for (const KnownJob& known : info.known_jobs) put_known_job(out, known);
   if (!out.status().ok()) return out.status().with_context("cannot describe this rank");
   R2CCL_CHECK(bytes.size() <= kRankInfoBytesMax);
   return bytes;
@@ -163,7 +184,7 @@ Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes) {
   RankInfoReader in(bytes);
   const uint8_t version = in.raw().get<uint8_t>();
   RankInfo info;
-  info.rank = Rank(static_cast<int32_t>(in.raw().get<uint32_t>()));
+  info.rank = in.get_rank();
   info.host_name = in.get_text(kHostNameBytesMax, "the host's name");
   std::ranges::copy(in.raw().get_bytes(kHostIdBytes), info.host.begin());
   info.pid = in.raw().get<uint32_t>();
@@ -194,6 +215,10 @@ Result<RankInfo> decode_rank_info(std::span<const std::byte> bytes) {
   }
   info.shm = get_shm(in.raw());
   info.init_error = in.get_text(kInitErrorBytesMax, "the obstacle");
+  const size_t known_count = in.get_count(kKnownJobsMax, "known jobs");
+  for (size_t i = 0; i < known_count && in.going(); ++i) {
+    info.known_jobs.push_back(get_known_job(in));
+  }
   if (Status status = in.status(); !status.ok()) return status;
   return info;
 }

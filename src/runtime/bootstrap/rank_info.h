@@ -11,6 +11,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "runtime/bootstrap/known_job.h"
 #include "transport/endpoint.h"
 #include "transport/transport.h"
 
@@ -50,6 +51,7 @@ struct RankInfo {
   std::vector<Endpoint> control;  // the endpoints where the control channel listens
   Endpoint shm;                   // where it listens in shared memory; family none: nowhere
   std::string init_error;         // why this rank cannot take part, on one line; empty: it can
+  std::vector<KnownJob> known_jobs;
   friend bool operator==(const RankInfo&, const RankInfo&) = default;
 };
 

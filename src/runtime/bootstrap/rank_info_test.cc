@@ -39,6 +39,12 @@ RankInfo sample(int32_t rank = 3) {
       .address = {.family = AddressFamily::local, .bytes = {7, 8}, .prefix_bits = 0, .scope = 0},
       .port = 3};
   info.init_error = "no NIC";
+  KnownJob known;
+  known.run.fill(std::byte{3});
+  known.peer = Rank(5);
+  known.parted = {Rank(1), Rank(2)};
+  known.proof.fill(std::byte{4});
+  info.known_jobs = {known, {}};
   return info;
 }
 
@@ -104,7 +110,7 @@ TEST(RankInfo, NamesARankWhoseLibraryDescribesItselfInAnotherForm) {
   EXPECT_EQ(
       status.message(),
       "rank 3 (host node7, pid 4711) has r2ccl 0.1.0, which describes a rank in form 77; this "
-      "library knows form 2: install one version of r2ccl on all hosts");
+      "library knows form 3: install one version of r2ccl on all hosts");
 }
 
 TEST(RankInfo, RefusesControlCharactersInNames) {

@@ -125,7 +125,7 @@ void Cluster::open(SimRank& node, int rank, const ClusterOptions& options) {
 void Cluster::add_communicator(SimRank& node, int number, const ClusterOptions& options) {
   const Rank self = node.runtime->options().self;
   node.further.push_back(std::make_unique<RankRuntime>(
-      *node.runtime, rank_options(self.value(), options, node), unobserved_));
+      node.runtime->shared_job(), rank_options(self.value(), options, node), unobserved_));
   std::vector<Rank> peers;
   for (int rank = 0; rank < size(); ++rank) peers.emplace_back(rank);
   const ContextId context(kFurtherContexts + static_cast<uint64_t>(number));

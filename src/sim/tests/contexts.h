@@ -37,7 +37,7 @@ class Group {
     options.self = Rank(static_cast<int32_t>(rank));
     options.rank_count = static_cast<int32_t>(peers_.size());
     options.name = "group " + std::to_string(context_);
-    auto made = std::make_unique<RankRuntime>(*cluster_.node(peers_[rank]).runtime,
+    auto made = std::make_unique<RankRuntime>(cluster_.node(peers_[rank]).runtime->shared_job(),
                                               std::move(options), observer_);
     std::vector<Rank> peers;
     for (const int peer : peers_) peers.emplace_back(peer);

@@ -154,7 +154,8 @@ void Regroup::make(One& one, int rank) {
   }
   options.rank_count = static_cast<int32_t>(peers.size());
   options.port = one.parent->options().port;
-  auto made = std::make_unique<RankRuntime>(*one.parent, std::move(options), one.observer);
+  auto made =
+      std::make_unique<RankRuntime>(one.parent->shared_job(), std::move(options), one.observer);
   const ContextId context =
       ChildNumbers(one.parent->comm_id()).of_shrink(subject.excluded, subject.ordinal);
   if (const Status joined = made->join(context, std::move(peers)); !joined.ok()) {

@@ -1,4 +1,4 @@
-#include "runtime/bootstrap/tell_hosts_apart.h"
+#include "runtime/peers/tell_hosts_apart.h"
 
 #include <algorithm>
 #include <iterator>
