@@ -69,7 +69,7 @@ Status run_measurement(const BenchOptions& options, BenchComm* comm, Bench* benc
 }
 
 Status print_summary(const BenchOptions& options, BenchComm* comm, const Bench& bench) {
-  Result<std::vector<std::string>> reports = comm->gather(comm->report());
+  Result<std::vector<std::string>> reports = comm->gather(needed_part(comm->report()));
   if (!reports.ok()) return reports.status();
   if (comm->rank() != 0) return Status::ok_status();
   for (const std::string& line : verdict_lines(reports.value())) {

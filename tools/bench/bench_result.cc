@@ -106,6 +106,21 @@ double max_gap_ms(const std::vector<BenchRun>& runs) {
   return to_ms(longest);
 }
 
+std::string needed_part(const std::string& report) {
+  const std::vector<Json> parsed = parse_reports({report});
+  if (parsed.empty()) return "";
+  Json needed = Json::object();
+  for (const char* field : {"host", "nics", "mirrored_bytes", "replayed_bytes", "verdicts"}) {
+    if (parsed.front().contains(field)) needed[field] = parsed.front()[field];
+  }
+  Json& paths = needed["paths"] = Json::array();
+  for (const Json& path : report_array(parsed.front(), "paths")) {
+    const uint64_t suspected = report_number(path, "suspicions");
+    if (suspected > 0) paths.push_back({{"suspicions", suspected}});
+  }
+  return needed.dump();
+}
+
 std::string result_json(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs,
                         const std::vector<std::string>& reports) {
   std::vector<Json> parsed = parse_reports(reports);

@@ -48,7 +48,12 @@ OperationTimes operation_times(const std::vector<BenchRun>& runs);
 // Returns the longest time between two completions.
 double max_gap_ms(const std::vector<BenchRun>& runs);
 
-// Returns the JSON document; `reports` are the ranks' r2cclCommReport texts.
+// Returns the part of a rank's r2cclCommReport that result_json() and the verdicts need, as a text
+// of the same form. A report has a line for each path of each peer: those of a large job would keep
+// rank 0 busy for longer than the job.
+std::string needed_part(const std::string& report);
+
+// Returns the JSON document; `reports` are the needed parts of the ranks' reports.
 std::string result_json(const BenchOptions& options, int ranks, const std::vector<BenchRun>& runs,
                         const std::vector<std::string>& reports);
 

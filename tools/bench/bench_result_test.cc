@@ -66,10 +66,11 @@ TEST(BenchResult, WritesTheAgreedJsonFields) {
   auto report = [&](const std::string& host) {
     return R"({"host": ")" + host + R"(", "nics": [{"name": "nic0", "tx_bytes": 5, "rx_bytes": 6}],
                "verdicts": [)" +
-           verdict + "]}";
+           verdict + R"(], "paths": [{"suspicions": 2}, {"suspicions": 0}, {"suspicions": 1}]})";
   };
   json document = json::parse(result_json(
-      options, 3, {out, in}, {report("h0"), report("h1"), report("h1"), "not a report"}));
+      options, 3, {out, in},
+      {report("h0"), needed_part(report("h1")), report("h1"), needed_part("not a report")}));
   EXPECT_EQ(document.at("ranks"), 3);
   EXPECT_EQ(document.at("hosts"), 2);
   EXPECT_EQ(document.at("nics"), 1);
@@ -80,6 +81,7 @@ TEST(BenchResult, WritesTheAgreedJsonFields) {
   EXPECT_EQ(document.at("results")[0].at("bytes"), 4000);
   EXPECT_EQ(document.at("results")[0].at("wrong"), 3);
   EXPECT_EQ(document.at("nic_bytes").at("h1").at("nic0").at("tx"), 10);  // two ranks of one host
+  EXPECT_EQ(document.at("suspicions"), 9);
   ASSERT_EQ(document.at("verdicts").size(), 1u);
   EXPECT_EQ(document.at("verdicts")[0], json::parse(verdict));
 }
