@@ -1,6 +1,9 @@
 #include "tools/bench/bench_comm.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 namespace r2ccl::tools {
 namespace {
@@ -11,11 +14,6 @@ Status to_status(const char* call, r2cclResult_t result, r2cclComm_t comm) {
   std::string text = std::string(call) + ": " + r2cclGetErrorString(result);
   if (detail != nullptr && *detail != '\0') text += std::string(": ") + detail;
   return {static_cast<Code>(result), text};
-}
-
-// The bench sends texts as int32 elements, the smallest type that there is.
-size_t words_for(size_t bytes) {
-  return (bytes + sizeof(int32_t) - 1) / sizeof(int32_t);
 }
 
 constexpr int kTag = 1;  // of tagged messages
@@ -113,28 +111,23 @@ Status BenchComm::agree_on_sum(std::vector<int64_t>* values) {
                                                 r2cclInt64, r2cclSum, comm_, nullptr));
 }
 
+// Each rank's share has its size first, and is as long as the longest.
 Result<std::vector<std::string>> BenchComm::gather(const std::string& text) {
+  std::vector<int64_t> longest = {static_cast<int64_t>(text.size())};
+  R2CCL_RETURN_IF_ERROR(agree_on_max(&longest));
+  const size_t share = sizeof(int64_t) + static_cast<size_t>(longest.front());
+  std::vector<char> mine(share);
+  const auto size = static_cast<int64_t>(text.size());
+  std::memcpy(mine.data(), &size, sizeof size);
+  std::ranges::copy(text, mine.begin() + sizeof size);
+  std::vector<char> all(rank_ == 0 ? share * static_cast<size_t>(ranks_) : 0);
+  R2CCL_RETURN_IF_ERROR(check(
+      "r2cclGather", r2cclGather(mine.data(), all.data(), share, r2cclInt8, 0, comm_, nullptr)));
   std::vector<std::string> texts;
-  if (rank_ != 0) {
-    int64_t bytes = static_cast<int64_t>(text.size());
-    R2CCL_RETURN_IF_ERROR(check("r2cclSend", r2cclSend(&bytes, 1, r2cclInt64, 0, comm_, nullptr)));
-    std::string padded = text;
-    padded.resize(words_for(text.size()) * sizeof(int32_t));
-    R2CCL_RETURN_IF_ERROR(check("r2cclSend", r2cclSend(padded.data(), words_for(text.size()),
-                                                       r2cclInt32, 0, comm_, nullptr)));
-    return texts;
-  }
-  texts.push_back(text);
-  for (int from = 1; from < ranks_; ++from) {
+  for (const char* at = all.data(); at < all.data() + all.size(); at += share) {
     int64_t bytes = 0;
-    R2CCL_RETURN_IF_ERROR(
-        check("r2cclRecv", r2cclRecv(&bytes, 1, r2cclInt64, from, comm_, nullptr)));
-    size_t words = words_for(static_cast<size_t>(bytes));
-    std::string padded(words * sizeof(int32_t), '\0');
-    R2CCL_RETURN_IF_ERROR(
-        check("r2cclRecv", r2cclRecv(padded.data(), words, r2cclInt32, from, comm_, nullptr)));
-    padded.resize(static_cast<size_t>(bytes));
-    texts.push_back(std::move(padded));
+    std::memcpy(&bytes, at, sizeof bytes);
+    texts.emplace_back(at + sizeof bytes, static_cast<size_t>(bytes));
   }
   return texts;
 }
