@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "protocol/diagnosis/loss_localiser.h"
@@ -14,8 +15,8 @@ namespace r2ccl {
 class LossWatch {
  public:
   using NameOf = std::function<NicName(Rank rank, NicId nic)>;
-  LossWatch(ProgressEngine& engine, const Clock& clock, NameOf name_of)
-      : engine_(engine), clock_(clock), name_of_(std::move(name_of)) {}
+  // The engine has its links.
+  LossWatch(ProgressEngine& engine, const Clock& clock, NameOf name_of);
 
   // Returns a report that is due now.
   std::optional<LossReport> progress(TimeNs now);
@@ -25,11 +26,16 @@ class LossWatch {
   TimeNs next_timeout() const { return losing_ ? next_ : kNever; }
 
  private:
+  struct Watched {
+    Rank peer;
+    Path* path;
+  };
   LossReport report(TimeNs now) const;
 
   ProgressEngine& engine_;
   const Clock& clock_;
   const NameOf name_of_;
+  std::vector<Watched> watched_;  // between NICs; none to ranks of this host
   TimeNs next_ = 0;
   TimeNs reported_at_ = 0;
   bool losing_ = false;
