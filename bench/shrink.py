@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The time to go on after kill -9, all ranks on this host: from the death to the error of the last
-survivor, and from the last survivor's call of r2cclCommShrink to its return on all. One rank of the
-job is killed after another, in the middle of AllReduces, until one is left; the lines have the
-medians and the largest values over the jobs, by the number of survivors."""
+"""The time to go on after kill -9, all ranks on this host, or with --lab one on each host of a lab:
+from the death to the error of the last survivor, and from the last survivor's call of
+r2cclCommShrink to its return on all. One rank of the job is killed after another, in the middle of
+AllReduces, until one is left; the lines have the medians and the largest values over the jobs, by
+the number of survivors."""
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -15,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import lab
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 COUNT = 100_000
@@ -25,6 +29,10 @@ def parsed():
     parser.add_argument("--library", default=ROOT / "build/libr2ccl.so")
     parser.add_argument("--ranks", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=11)
+    parser.add_argument("--r2ccl", default=ROOT / "build/r2ccl")
+    parser.add_argument("--lab", action="store_true", help="each rank on a host of its own")
+    parser.add_argument("--nics", type=int, default=4, help="of each host in the lab")
+    parser.add_argument("--mbit", type=int, default=100, help="of each NIC in the lab")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -66,15 +74,33 @@ def run_rank(library):
             return
 
 
-def job(args, errors, shrinks):
+def rank_command(args):
+    return [sys.executable, "-B", os.path.abspath(__file__), "--rank", "--library",
+            str(args.library)]
+
+
+def start_here(args):
+    """Starts all ranks on this host. Returns their processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = dict(os.environ, WORLD_SIZE=str(args.ranks), MASTER_ADDR="127.0.0.1",
-                  MASTER_PORT=str(port), R2CCL_LOG_LEVEL="error")
-    ranks = [subprocess.Popen([sys.executable, "-B", __file__, "--rank", "--library", args.library],
-                              env=dict(common, RANK=str(rank), LOCAL_RANK=str(rank)), text=True,
-                              stdout=subprocess.PIPE) for rank in range(args.ranks)]
+                  MASTER_PORT=str(port))
+    return [subprocess.Popen(rank_command(args), text=True, stdout=subprocess.PIPE,
+                             env=dict(common, RANK=str(rank), LOCAL_RANK=str(rank)))
+            for rank in range(args.ranks)]
+
+
+def start_in_lab(args, place):
+    """Starts a rank on each host of the lab. Returns their processes."""
+    common = dict(place.environment, WORLD_SIZE=str(args.ranks), MASTER_ADDR="h0",
+                  MASTER_PORT="29500", LOCAL_RANK="0")
+    return [subprocess.Popen([place.r2ccl, "lab", "run", f"h{rank}", *rank_command(args)],
+                             text=True, stdout=subprocess.PIPE, env=dict(common, RANK=str(rank)))
+            for rank in range(args.ranks)]
+
+
+def job(ranks, errors, shrinks):
     for rank in ranks:
         assert rank.stdout.readline() == "started\n"
     while len(ranks) > 1:
@@ -95,8 +121,14 @@ def main():
     if args.rank:
         return run_rank(args.library)
     errors, shrinks = {}, {}
-    for _ in range(args.jobs):
-        job(args, errors, shrinks)
+    with contextlib.ExitStack() as stack:
+        place = None
+        if args.lab:
+            place = stack.enter_context(lab.Lab(args.r2ccl, "shrink", args.ranks, args.nics,
+                                                args.mbit))
+        for _ in range(args.jobs):
+            ranks = start_in_lab(args, place) if args.lab else start_here(args)
+            job(ranks, errors, shrinks)
     print("survivors | death to the last error, ms | last call to the last return, ms")
     for left in sorted(errors, reverse=True):
         row = [f"{statistics.median(each[left]) * 1e3:.2f} ({max(each[left]) * 1e3:.2f})"

@@ -88,7 +88,10 @@ void Communicator::call(const std::function<void()>& work) {
 }
 
 Communicator::~Communicator() {
-  if (started_ && !failure().ok()) wait_for_news(kFarewellBound);
+  // Connections that stay open for other communicators deliver the news without this one.
+  bool last = true;
+  if (started_) thread().call([&] { last = runtime_->last_of_job(); });
+  if (started_ && last && !failure().ok()) wait_for_news(kFarewellBound);
   thread().call([this] {
     runtime_.reset();
     offered_.clear();

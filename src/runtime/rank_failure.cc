@@ -28,7 +28,7 @@ void RankRuntime::tell_failure(const Failure& failure) {
   waits_->stop();
   if (views_ != nullptr) views_->stop();
   const std::vector<std::byte> body = encode(failure);
-  if (!job_->parts().has_others(*this)) reserve_end_of(failure);
+  if (last_of_job()) reserve_end_of(failure);
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     Link* link = members_->link(Rank(rank));
     if (link != nullptr && !link->peer_ended()) {

@@ -60,7 +60,7 @@ RankRuntime::RankRuntime(std::shared_ptr<Job> job, RankOptions options, RankObse
 RankRuntime::~RankRuntime() {
   const Status destroyed = Status::in_any_case(Code::aborted, "the communicator was destroyed");
   try {
-    if (job_->parts().has_others(*this) && !halted()) detach(destroyed);
+    if (!last_of_job() && !halted()) detach(destroyed);
   } catch (const std::exception& error) {
     fail_by_exception(error);
   }
@@ -328,7 +328,7 @@ bool RankRuntime::goodbye_done() const {
     if (Rank(rank) != options_.self && !farewells_->done(Rank(rank))) return false;
   }
   // Others may still say goodbye to each other through this process, as long as its job lives.
-  return job_->parts().has_others(*this) || engine_.relays().empty();
+  return !last_of_job() || engine_.relays().empty();
 }
 
 bool RankRuntime::waived_told() const {
@@ -342,8 +342,7 @@ std::vector<Rank> RankRuntime::goodbyes_missing() const {
   std::vector<Rank> missing;
   for (int32_t rank = 0; rank < options_.rank_count; ++rank) {
     if (Rank(rank) == options_.self) continue;
-    const bool relayed =
-        !job_->parts().has_others(*this) && engine_.relays().serves(members_->peer_of(Rank(rank)));
+    const bool relayed = last_of_job() && engine_.relays().serves(members_->peer_of(Rank(rank)));
     if (!farewells_->done(Rank(rank)) || relayed) {
       missing.emplace_back(rank);
     }

@@ -167,6 +167,8 @@ class RankRuntime final : private JobPart {
   bool abandoned() const { return abandoned_; }
   // Every rank that needs to be told of the failure has been: the connections may close.
   bool failure_known() const;
+  // Returns whether the links end with it.
+  bool last_of_job() const { return !job_->parts().has_others(*this); }
 
   // --- its parts, and for reports ---
   ProgressEngine& engine() { return engine_; }
