@@ -46,7 +46,7 @@ def main():
               f"({row['join_bytes'] / 1024:,.1f} KB by its join) in {row['made_ms']:.2f} ms; "
               f"{row['connections']:,} connections of one, {row['connections_of_8']:,} of eight; "
               f"the start {row['start_bytes'] / 1024:,.0f} KB a rank with the simulator's part, in "
-              f"{row['start_ms']:.0f} ms ({row['connected_ms']:.0f} ms to connect)", flush=True)
+              f"{row['start_ms']:.1f} ms ({row['connected_ms']:.1f} ms to connect)", flush=True)
     few, many = document["rows"][0], document["rows"][-1]
     print(f"growth from {few['ranks']} to {many['ranks']} ranks: " + ", ".join(
         f"{name} ranks^{growth(few, many, what):.2f}" for what, name in GROWING.items()))
