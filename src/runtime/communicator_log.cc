@@ -20,7 +20,7 @@ std::string join(const std::vector<std::string>& parts) {
 }
 
 // "0-3, 7" from ranks in order.
-std::string ranges(const std::vector<Rank>& ranks) {
+std::string ranges(std::span<const Rank> ranks) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < ranks.size();) {
     size_t last = i;
@@ -73,23 +73,24 @@ void log_nics(Transport& transport) {
 
 void log_start(const CommunicatorOptions& options, RankRuntime& runtime) {
   if (!log_enabled(LogLevel::info)) return;
-  const JobMap& job = runtime.members().map();
+  Members& members = runtime.members();
+  const HostMap& map = members.map();
   // By host: each pair of NICs once, however many ranks share them.
-  std::vector<std::set<std::string>> rails(job.hosts());
-  for (const RankInfo& info : job.ranks()) {
-    const Link* link = runtime.members().link(info.rank);
+  std::vector<std::set<std::string>> rails(map.hosts());
+  for (int32_t rank = 0; rank < options.rank_count; ++rank) {
+    const Link* link = members.link(Rank(rank));
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
       const PathSpec& spec = path->spec;
       if (spec.control_only || spec.fallback) continue;
       const std::string remote = spec.is_shm() ? "" : " to " + to_string(spec.remote.address);
-      rails[job.host_of(info.rank)].insert(spec.local_name + remote);
+      rails[map.host_of(Rank(rank))].insert(spec.local_name + remote);
     }
   }
   std::vector<std::string> lines;
-  for (size_t host = 0; host < job.hosts(); ++host) {
+  for (size_t host = 0; host < map.hosts(); ++host) {
     const std::string paths = join({rails[host].begin(), rails[host].end()});
-    lines.push_back("host " + job.host_name(host) + ": ranks " + ranges(job.ranks_of(host)) +
+    lines.push_back("host " + members.host_name(host) + ": ranks " + ranges(map.ranks_of(host)) +
                     (paths.empty() ? "" : "; rails: " + paths));
   }
   log_limited(lines);

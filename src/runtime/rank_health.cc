@@ -26,7 +26,7 @@ PathInfo path_info(RankRuntime& rank, Rank peer, const Path& path, TimeNs shorte
   const TimeNs now = rank.clock().now();
   PathInfo info;
   info.peer = peer;
-  info.peer_host = rank.members().map().host_name(peer);
+  info.peer_host = rank.members().host_name(rank.members().map().host_of(peer));
   info.nic = path.spec.local_name;
   info.peer_nic = peer_nic_of(rank, peer, path);
   info.remote = to_string(path.spec.remote);
@@ -97,10 +97,10 @@ bool concerns(RankRuntime& rank, const Verdict& verdict) {
   const Members& members = rank.members();
   if (verdict.scope == Scope::rail) return true;
   if (verdict.scope == Scope::process) return members.rank_of(verdict.process) != kNoRank;
-  const auto on_host = [&](const RankInfo& info) {
-    return rank.engine().job().host_of(members.peer_of(info.rank)) == verdict.faulty.host;
+  const auto on_host = [&](const RankInfo* info) {
+    return rank.engine().job().host_of(info->rank) == verdict.faulty.host;
   };
-  return std::ranges::any_of(members.map().ranks(), on_host);
+  return std::ranges::any_of(members.infos(), on_host);
 }
 
 std::vector<size_t> verdicts_of(RankRuntime& rank) {

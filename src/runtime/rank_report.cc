@@ -182,8 +182,7 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
   out.field("refused_messages", rank.views()->refused());
   out.key("rates").begin_array();
   for (size_t host = 0; !record.view.empty() && host < record.view.hosts().size(); ++host) {
-    const auto leader = static_cast<size_t>(rank.views()->leader(host).value());
-    const RankInfo& info = rank.members().map().ranks()[leader];
+    const RankInfo& info = rank.members().info(rank.views()->leader(host));
     out.begin_object().field("host", info.host_name).key("nics").begin_array();
     const HostRates& rates = record.view.hosts()[host];
     const std::vector<uint16_t>& rails = rank.views()->rails(host);
@@ -202,16 +201,16 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
 
 void write_identity(JsonWriter& out, RankRuntime& rank) {
   const RankOptions& options = rank.options();
-  const JobMap& job = rank.members().map();
+  const Members& members = rank.members();
   const TimeNs uptime = rank.clock().now() - rank.started_at();
   out.field("comm", comm_text(rank.comm_id()))
       .field("name", options.name)
       .field("rank", options.self.value())
       .field("ranks", options.rank_count)
-      .field("pid", uint64_t{job.own_info().pid})
-      .field("host", job.host_name(options.self));
+      .field("pid", uint64_t{members.info(options.self).pid})
+      .field("host", members.host_name(members.map().host_of(options.self)));
   out.key("hosts").begin_array();
-  for (size_t host = 0; host < job.hosts(); ++host) out.value(job.host_name(host));
+  for (size_t host = 0; host < members.map().hosts(); ++host) out.value(members.host_name(host));
   out.end_array();
   out.field("version", version_text(options.library_version))
       .field("uptime_ms", static_cast<uint64_t>(uptime / kMillisecond))

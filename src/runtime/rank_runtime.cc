@@ -119,7 +119,7 @@ Status RankRuntime::start(MetJob met) {
     return begun;
   }
   auto members = std::make_unique<Members>(engine_);
-  comm_id_ = make_comm_id(options_.job, members->map().ranks());
+  comm_id_ = make_comm_id(options_.job, engine_.job().ranks());
   begin(std::move(members));
   return {};
 }
@@ -191,11 +191,9 @@ void RankRuntime::begin(std::unique_ptr<Members> members) {
     Link* link = members_->link(Rank(rank));
     ports.push_back(link != nullptr && options_.port ? options_.port(*link) : link);
   }
-  if (!options_.plan_hosts.empty()) {
-    other_hosts_ =
-        std::make_unique<JobMap>(options_.self, members_->map().ranks(), options_.plan_hosts);
-  }
-  const JobMap& map = other_hosts_ != nullptr ? *other_hosts_ : members_->map();
+  if (!options_.plan_hosts.empty())
+    other_hosts_ = std::make_unique<const HostMap>(options_.plan_hosts);
+  const HostMap& map = other_hosts_ != nullptr ? *other_hosts_ : members_->map();
   const HostGroups hosts(map.host_numbers());
   operations_ = std::make_unique<Operations>(options_.self, ports, members_->context(), hosts,
                                              options_.plan_costs);

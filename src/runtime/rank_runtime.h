@@ -271,7 +271,7 @@ class RankRuntime final : private JobPart {
   // From start() or join() on; each may use those before it.
   std::unique_ptr<Members> members_;
   std::unique_ptr<Farewells> farewells_;
-  std::unique_ptr<JobMap> other_hosts_;  // null: options_.plan_hosts is empty
+  std::unique_ptr<const HostMap> other_hosts_;  // null: options_.plan_hosts is empty
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<RankViews> views_;       // null: options_.views is false
   std::unique_ptr<CostMeter> cost_meter_;  // null: the costs are given

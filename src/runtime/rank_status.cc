@@ -189,8 +189,9 @@ void RankStatus::add_links(RankSummary& summary) {
 
 std::string RankStatus::member_text(Rank rank, Reachability reachability,
                                     const RankSummary* summary) {
-  const JobMap& job = rank_.members().map();
-  return member_json(job.ranks(), rank, job.host_name(rank), reachability, summary);
+  const Members& members = rank_.members();
+  return member_json(members.infos(), rank, members.host_name(members.map().host_of(rank)),
+                     reachability, summary);
 }
 
 Reachability RankStatus::ask(Rank rank, uint32_t number) {

@@ -1,5 +1,6 @@
 // The entries of the codecs that have one function each way.
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/printable.h"
@@ -94,7 +95,8 @@ bool fuzz_rank_summary(std::span<const std::byte> input) {
     return trouble.phase == PathPhase::down;
   });
   R2CCL_CHECK(again.ok() && again.value() == summary.value());
-  const std::vector<RankInfo> rank_table(2);
+  const RankInfo info;
+  const std::array rank_table{&info, &info};
   R2CCL_CHECK(
       !member_json(rank_table, Rank(1), "host", Reachability::answered, &summary.value()).empty());
   return true;

@@ -20,8 +20,7 @@ ViewAgreement::ViewAgreement(Rank self, int32_t rank_count, ViewRecord first)
     : self_(self),
       rank_count_(rank_count),
       member_(std::move(first)),
-      gone_(static_cast<size_t>(rank_count)),
-      answers_(static_cast<size_t>(rank_count)) {
+      gone_(static_cast<size_t>(rank_count)) {
   R2CCL_CHECK(self.value() >= 0 && self.value() < rank_count);
 }
 
@@ -39,7 +38,8 @@ std::vector<Rank> ViewAgreement::waits_on() const {
   if (decides != self_) return {decides};
   std::vector<Rank> silent;
   for (int32_t rank = 0; rank < rank_count_; ++rank) {
-    if (!gone(Rank(rank)) && !answers_[static_cast<size_t>(rank)].current) {
+    const bool answered = !answers_.empty() && answers_[static_cast<size_t>(rank)].current;
+    if (!gone(Rank(rank)) && !answered) {
       silent.emplace_back(rank);
     }
   }

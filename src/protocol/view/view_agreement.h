@@ -152,7 +152,7 @@ class ViewAgreement {
   std::optional<View> wanted_;
   bool must_resolve_ = false;  // a proposal may still keep members from binding
   Attempt attempt_;
-  std::vector<Answer> answers_;  // by rank; of attempt_
+  std::vector<Answer> answers_;  // by rank, of attempt_; empty until the first one
   TimeNs retry_at_ = 0;
   TimeNs backoff_ = kBackoff;
   TimeNs complain_at_ = kNever;  // when this rank is kept from binding by a rank that has gone

@@ -20,7 +20,7 @@ void ViewAgreement::begin(TimeNs now) {
   attempt_.ask.ballot = turn * ranks + static_cast<uint64_t>(self_.value());
   attempt_.ask.round = 0;
   highest_ballot_ = attempt_.ask.ballot;
-  answers_.assign(answers_.size(), {});
+  answers_.assign(gone_.size(), {});
   must_resolve_ = true;  // from now on this rank must bring its attempt to an end
   ++attempts_;
   ask_all(Phase::collect, ViewStage::collect, std::nullopt, now);

@@ -174,9 +174,9 @@ bool get_call(ByteReader& in, RankSummary& summary) {
   return kind <= static_cast<uint8_t>(Blocker::Kind::silent);
 }
 
-std::string rank_name(const std::vector<RankInfo>& rank_table, Rank rank) {
+std::string rank_name(RankTable rank_table, Rank rank) {
   const auto index = static_cast<size_t>(rank.value());
-  return rank.value() >= 0 && index < rank_table.size() ? describe(rank_table[index])
+  return rank.value() >= 0 && index < rank_table.size() ? describe(rank, *rank_table[index])
                                                         : "an unknown rank";
 }
 
@@ -184,15 +184,15 @@ double thousandth(uint32_t value) {
   return static_cast<double>(value) / 1e3;
 }
 
-std::string nic_name(const std::vector<RankInfo>& rank_table, Rank rank, NicId nic) {
+std::string nic_name(RankTable rank_table, Rank rank, NicId nic) {
   if (nic == kNoNic) return "lo";
   if (nic == kShmNic) return "shm";
   const auto index = static_cast<size_t>(rank.value());
   if (rank.value() < 0 || index >= rank_table.size() ||
-      nic.value() >= rank_table[index].nics.size()) {
+      nic.value() >= rank_table[index]->nics.size()) {
     return "?";
   }
-  return rank_table[index].nics[nic.value()].name;
+  return rank_table[index]->nics[nic.value()].name;
 }
 
 void write_line(JsonWriter& out, const std::string& name, const RankSummary::Line& line) {
@@ -213,7 +213,7 @@ void write_line(JsonWriter& out, const std::string& name, const RankSummary::Lin
       .end_object();
 }
 
-void write_trouble(JsonWriter& out, const std::vector<RankInfo>& rank_table, Rank rank,
+void write_trouble(JsonWriter& out, RankTable rank_table, Rank rank,
                    const RankSummary::Trouble& trouble) {
   out.begin_object()
       .field("peer", trouble.peer.value())
@@ -231,14 +231,13 @@ void write_trouble(JsonWriter& out, const std::vector<RankInfo>& rank_table, Ran
 }
 
 // The end that does not open the path knows the host that relays, and not the rank.
-void write_relay(JsonWriter& out, const std::vector<RankInfo>& rank_table,
-                 const RankSummary::Relay& relay) {
+void write_relay(JsonWriter& out, RankTable rank_table, const RankSummary::Relay& relay) {
   const auto index = static_cast<size_t>(relay.via.value());
   const bool known = relay.via.value() >= 0 && index < rank_table.size();
   out.begin_object()
       .field("peer", relay.peer.value())
       .field("via", (known && relay.dials ? relay.via : kNoRank).value())
-      .field("via_host", known ? rank_table[index].host_name : std::string())
+      .field("via_host", known ? rank_table[index]->host_name : std::string())
       .field("state", relay.standby ? "standby" : to_string(relay.phase))
       .field("opens", relay.dials)
       .field("tx_bytes", relay.sent)
@@ -323,13 +322,13 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   return summary;
 }
 
-std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, const std::string& host,
+std::string member_json(RankTable rank_table, Rank rank, const std::string& host,
                         Reachability reachability, const RankSummary* summary) {
   JsonWriter out;
   out.begin_object()
       .field("rank", rank.value())
       .field("host", host)
-      .field("pid", uint64_t{rank_table[static_cast<size_t>(rank.value())].pid})
+      .field("pid", uint64_t{rank_table[static_cast<size_t>(rank.value())]->pid})
       .field("presence", to_string(reachability));
   if (summary != nullptr) {
     out.field("uptime_ms", summary->uptime_ms)

@@ -100,9 +100,12 @@ std::vector<std::byte> encode(RankSummary summary);
 // Ignores bytes that a later version appends.
 Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes);
 
+// By rank.
+using RankTable = std::span<const RankInfo* const>;
+
 // Returns one entry of the job's status: the rank of `rank_table[rank]` at `host`, and its summary
 // if it answered.
-std::string member_json(const std::vector<RankInfo>& rank_table, Rank rank, const std::string& host,
+std::string member_json(RankTable rank_table, Rank rank, const std::string& host,
                         Reachability reachability, const RankSummary* summary);
 
 }  // namespace r2ccl

@@ -39,6 +39,12 @@ size_t drain_bytes(const RankSummary& summary) {
   return summary.nics.size() * 5;
 }
 
+std::vector<const RankInfo*> all(const std::vector<RankInfo>& infos) {
+  std::vector<const RankInfo*> table;
+  for (const RankInfo& info : infos) table.push_back(&info);
+  return table;
+}
+
 std::vector<RankInfo> rank_table() {
   std::vector<RankInfo> rank_table(3);
   for (int32_t rank = 0; rank < 3; ++rank) {
@@ -67,8 +73,9 @@ TEST(RankSummary, SaysWhyANicDoesNotServe) {
     const auto read = decode_rank_summary(encode(summary));
     ASSERT_TRUE(read.ok());
     EXPECT_EQ(read.value(), summary);
+    const std::vector<RankInfo> infos = rank_table();
     const std::string json =
-        member_json(rank_table(), Rank(0), "h0", Reachability::answered, &summary);
+        member_json(all(infos), Rank(0), "h0", Reachability::answered, &summary);
     EXPECT_NE(json.find(words_of(cause)), std::string::npos) << json;
   }
 }
@@ -191,14 +198,15 @@ TEST(RankSummary, SurvivesRandomAndDamagedBytes) {
     const auto again = decode_rank_summary(encode(read.value()));
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(again.value().nics, read.value().nics);
-    EXPECT_FALSE(member_json(known, Rank(1), "h", Reachability::answered, &read.value()).empty());
+    EXPECT_FALSE(
+        member_json(all(known), Rank(1), "h", Reachability::answered, &read.value()).empty());
   }
 }
 
 TEST(RankSummary, IsNamedByTheRankTable) {
   const RankSummary summary = sample();
-  const std::string text =
-      member_json(rank_table(), Rank(1), "h1", Reachability::answered, &summary);
+  const std::vector<RankInfo> infos = rank_table();
+  const std::string text = member_json(all(infos), Rank(1), "h1", Reachability::answered, &summary);
   EXPECT_NE(text.find(R"("rank":1,"host":"h1","pid":101,"presence":"answered")"),
             std::string::npos);
   EXPECT_NE(text.find(R"x("in":"AllReduce 11 (5 float32, sum)","in_ms":5000,)x"
@@ -225,7 +233,7 @@ TEST(RankSummary, NamesTheRankThatRelaysOrItsHost) {
   summary.relays.resize(1);
   summary.relays.push_back({.peer = Rank(0), .via = Rank(2), .phase = PathPhase::down});
   summary.relays.push_back({.peer = Rank(2), .via = Rank(3), .dials = true, .standby = true});
-  const std::string text = member_json(known, Rank(1), "h1", Reachability::answered, &summary);
+  const std::string text = member_json(all(known), Rank(1), "h1", Reachability::answered, &summary);
   EXPECT_NE(text.find(R"("relays":[{"peer":0,"via":2,"via_host":"h2","state":"up","opens":true,)"
                       R"("tx_bytes":8589934592,"rx_bytes":70000},)"
                       R"({"peer":0,"via":-1,"via_host":"h2","state":"down","opens":false,)"
@@ -237,7 +245,8 @@ TEST(RankSummary, NamesTheRankThatRelaysOrItsHost) {
 }
 
 TEST(RankSummary, IsShortForARankThatDidNotAnswer) {
-  EXPECT_EQ(member_json(rank_table(), Rank(2), "h\n2", Reachability::no_answer, nullptr),
+  const std::vector<RankInfo> infos = rank_table();
+  EXPECT_EQ(member_json(all(infos), Rank(2), "h\n2", Reachability::no_answer, nullptr),
             R"({"rank":2,"host":"h\u000a2","pid":102,"presence":"no answer"})");
 }
 

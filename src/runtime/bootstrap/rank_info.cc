@@ -229,7 +229,11 @@ std::string version_text(uint32_t code) {
 }
 
 std::string describe(const RankInfo& info) {
-  return "rank " + std::to_string(info.rank.value()) + " (host " + info.host_name + ", pid " +
+  return describe(info.rank, info);
+}
+
+std::string describe(Rank rank, const RankInfo& info) {
+  return "rank " + std::to_string(rank.value()) + " (host " + info.host_name + ", pid " +
          std::to_string(info.pid) + ")";
 }
 

@@ -75,6 +75,8 @@ std::string version_text(uint32_t code);
 
 // Returns "rank 3 (host node7, pid 4711)".
 std::string describe(const RankInfo& info);
+// The same where it has another number.
+std::string describe(Rank rank, const RankInfo& info);
 
 // Returns a NIC as this rank advertises it, with the port of the listener on it.
 NicInfo make_nic_info(const Nic& nic, uint16_t port);

@@ -89,10 +89,7 @@ Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
 CollectiveMismatchDetector::CollectiveMismatchDetector(Rank self, int32_t rank_count,
                                                        const CallHistory& history,
                                                        Callbacks callbacks)
-    : self_(self),
-      history_(history),
-      callbacks_(std::move(callbacks)),
-      ends_(static_cast<size_t>(rank_count)) {}
+    : self_(self), rank_count_(rank_count), history_(history), callbacks_(std::move(callbacks)) {}
 
 CallReport CollectiveMismatchDetector::report_to(Rank peer, CallReport::Reason reason) const {
   const CallRecord& latest = history_.latest();
@@ -141,7 +138,7 @@ void CollectiveMismatchDetector::on_report(Rank peer, const CallReport& report) 
   }
   compare(peer, report);
   if (report.reason != CallReport::Reason::end) return;
-  ends_[static_cast<size_t>(peer.value())] = report;
+  ends_.insert_or_assign(peer, report);
   if (ended_) compare_ends(peer);
 }
 
@@ -164,18 +161,18 @@ void CollectiveMismatchDetector::fail(Rank peer, const std::string& theirs,
 
 void CollectiveMismatchDetector::end() {
   ended_ = true;
-  for (size_t rank = 0; rank < ends_.size(); ++rank) {
-    const Rank peer(static_cast<int32_t>(rank));
+  for (int32_t rank = 0; rank < rank_count_; ++rank) {
+    const Rank peer(rank);
     if (peer == self_) continue;
     callbacks_.send(peer, report_to(peer, CallReport::Reason::end));
-    if (ends_[rank]) compare_ends(peer);
+    if (ends_.contains(peer)) compare_ends(peer);
   }
 }
 
 void CollectiveMismatchDetector::close() {
   if (mutated(Mutant::silent_close)) return;
-  for (size_t rank = 0; rank < ends_.size(); ++rank) {
-    const Rank peer(static_cast<int32_t>(rank));
+  for (int32_t rank = 0; rank < rank_count_; ++rank) {
+    const Rank peer(rank);
     if (peer == self_) continue;
     CallReport report = report_to(peer, CallReport::Reason::closing);
     report.number = callbacks_.called();
@@ -219,7 +216,7 @@ std::string CollectiveMismatchDetector::unmatched_by(Rank peer, const CallReport
 }
 
 void CollectiveMismatchDetector::compare_ends(Rank peer) const {
-  const CallReport& theirs = *ends_[static_cast<size_t>(peer.value())];
+  const CallReport& theirs = ends_.at(peer);
   const CallRecord& mine = history_.latest();
   const auto differ = [&](const std::string& they, const std::string& we) {
     callbacks_.fail("the ranks' calls do not match: " + callbacks_.who(peer) + " ends after " +

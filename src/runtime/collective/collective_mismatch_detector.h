@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -98,12 +97,13 @@ class CollectiveMismatchDetector {
   std::string unmatched_by(Rank peer, const CallReport& theirs) const;
 
   const Rank self_;
+  const int32_t rank_count_;
   const CallHistory& history_;
   const Callbacks callbacks_;
   bool mismatch_told_ = false;
   bool ended_ = false;
-  std::vector<std::optional<CallReport>> ends_;  // the last reports of the peers that have ended
-  std::map<Rank, CallReport> closing_;           // of peers whose calls were not complete
+  std::map<Rank, CallReport> ends_;     // the last reports of the peers that have ended
+  std::map<Rank, CallReport> closing_;  // of peers whose calls were not complete
 };
 
 }  // namespace r2ccl

@@ -121,7 +121,7 @@ void Executor::begin(Operation&& call) {
   if (run.call.key.op == ReduceOp::premulsum) multiply_input();
   PlanCache::Entry& entry = plans_.get(run.call.key, self_);
   const CompiledPlan& plan = entry.plan;
-  if (!std::exchange(entry.used, true)) expect_messages(plan);
+  if (!std::exchange(entry.used, true)) prepare_for(plan);
   // The hash of all calls so far: calls of no elements send nothing, so a difference between them
   // would stay hidden.
   run.context = calls_.begin(run.call.key, entry.hash, run.call.name).chain;
@@ -140,7 +140,8 @@ void Executor::begin(Operation&& call) {
 }
 
 // Steps with some peers come late in a plan. Their connections open at its beginning.
-void Executor::expect_messages(const CompiledPlan& plan) {
+void Executor::prepare_for(const CompiledPlan& plan) {
+  if (!plan.staged().empty()) staging_.reserve();
   for (const StepQueue& queue : plan.step_queues()) {
     ports_[static_cast<size_t>(queue.peer.value())]->expect_messages();
   }
@@ -254,21 +255,18 @@ void Executor::becomes_ready(uint32_t step) {
   switch (what.kind) {
     case StepKind::send:
     case StepKind::receive:
-      advance_step_queue(run_.plan->step_queue_of(step));
-      break;
+      return advance_step_queue(run_.plan->step_queue_of(step));
     case StepKind::receive_reduce:
       reduce_received(step);
-      finished_.push_back(step);
       break;
     case StepKind::copy:
       copy(what);
-      finished_.push_back(step);
       break;
     case StepKind::reduce:
       reduce_own(what);
-      finished_.push_back(step);
       break;
   }
+  finished_.push_back(step);
 }
 
 void Executor::advance_step_queue(uint32_t step_queue) {

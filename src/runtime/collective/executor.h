@@ -123,7 +123,7 @@ class Executor final : public MessageClient {
   uint64_t next_to_begin() const { return calls_.latest().number + 1; }
   void run_queue();
   void begin(Operation&& call);
-  void expect_messages(const CompiledPlan& plan);
+  void prepare_for(const CompiledPlan& plan);
   void post_first();
   std::function<void(const Status&)> end_running() noexcept;
   void multiply_input();

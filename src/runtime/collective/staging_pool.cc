@@ -4,10 +4,11 @@
 
 namespace r2ccl {
 
-StagingPool::StagingPool(size_t slot_bytes, size_t slot_count)
-    : slot_bytes_(slot_bytes), memory_(new std::byte[slot_bytes * slot_count]) {
-  free_.reserve(slot_count);
-  for (size_t i = slot_count; i > 0; --i) free_.push_back(memory_.get() + (i - 1) * slot_bytes);
+void StagingPool::reserve() {
+  if (memory_ != nullptr) return;
+  free_.reserve(slot_count_);
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(slot_bytes_ * slot_count_);
+  for (size_t i = slot_count_; i > 0; --i) free_.push_back(memory_.get() + (i - 1) * slot_bytes_);
 }
 
 std::byte* StagingPool::take() {

@@ -10,8 +10,12 @@ namespace r2ccl {
 
 class StagingPool {
  public:
-  // Reserves the memory at once. It becomes resident only as slots are used.
-  StagingPool(size_t slot_bytes, size_t slot_count);
+  StagingPool(size_t slot_bytes, size_t slot_count)
+      : slot_bytes_(slot_bytes), slot_count_(slot_count) {}
+
+  // Reserves the memory, which most communicators never need. It becomes resident only as slots are
+  // used. Before that the pool is empty.
+  void reserve();
 
   bool empty() const { return free_.empty(); }
   size_t slot_bytes() const { return slot_bytes_; }
@@ -23,6 +27,7 @@ class StagingPool {
 
  private:
   size_t slot_bytes_;
+  size_t slot_count_;
   std::unique_ptr<std::byte[]> memory_;
   std::vector<std::byte*> free_;
 };

@@ -17,26 +17,29 @@ std::vector<Rank> inverse(const std::vector<Rank>& peers, size_t job_size) {
   return ranks;
 }
 
-JobMap map_of(const JobMap& job, Rank self, const std::vector<Rank>& peers) {
-  std::vector<RankInfo> infos;
-  infos.reserve(peers.size());
-  for (const Rank peer : peers) {
-    infos.push_back(job.info(peer));
-    infos.back().rank = Rank(static_cast<int32_t>(infos.size() - 1));
-  }
-  return {self, std::move(infos)};
+HostMap map_of(const JobMap& job, const std::vector<Rank>& peers) {
+  std::vector<uint32_t> host_of;
+  for (const Rank peer : peers) host_of.push_back(job.host_of(peer));
+  return HostMap(host_of);
 }
 
 }  // namespace
 
 Members::Members(ProgressEngine& engine)
-    : engine_(engine), peers_(all_of(engine.job())), ranks_(peers_) {}
+    : engine_(engine), self_(engine.self()), peers_(all_of(engine.job())), ranks_(peers_) {}
 
 Members::Members(ProgressEngine& engine, ContextId context, Rank self, std::vector<Rank> peers)
     : engine_(engine),
       context_(context),
+      self_(self),
       peers_(std::move(peers)),
       ranks_(inverse(peers_, engine.job().size())),
-      own_map_(std::make_unique<JobMap>(map_of(engine.job(), self, peers_))) {}
+      own_map_(std::make_unique<const HostMap>(map_of(engine.job(), peers_))) {}
+
+std::vector<const RankInfo*> Members::infos() const {
+  std::vector<const RankInfo*> all;
+  for (const Rank peer : peers_) all.push_back(&engine_.job().info(peer));
+  return all;
+}
 
 }  // namespace r2ccl

@@ -30,12 +30,17 @@ class Members {
 
   ContextId context() const { return context_; }
 
-  Rank self() const { return map().self(); }
+  Rank self() const { return self_; }
   size_t count() const { return peers_.size(); }
-  // Says who the ranks are, and on which hosts. The addresses of NICs are those of the start.
-  const JobMap& map() const { return own_map_ != nullptr ? *own_map_ : engine_.job(); }
-  const RankInfo& info(Rank rank) const { return map().info(rank); }
-  std::string name_of(Rank rank) const { return describe(info(rank)); }
+  // Returns the hosts of the ranks.
+  const HostMap& map() const { return own_map_ != nullptr ? *own_map_ : engine_.job(); }
+  // Returns what the job knows of the rank's process. `rank` in it is the peer number.
+  const RankInfo& info(Rank rank) const { return engine_.job().info(peer_of(rank)); }
+  // By rank.
+  std::vector<const RankInfo*> infos() const;
+  std::string name_of(Rank rank) const { return describe(rank, info(rank)); }
+  // Returns the name of a host in its lowest rank's words.
+  const std::string& host_name(size_t host) const { return info(map().leader(host)).host_name; }
 
   Rank peer_of(Rank rank) const { return peers_[static_cast<size_t>(rank.value())]; }
   // Returns kNoRank if the process is not one of them; `peer` may be any number.
@@ -67,9 +72,10 @@ class Members {
  private:
   ProgressEngine& engine_;
   const ContextId context_;
-  std::vector<Rank> peers_;          // by rank
-  std::vector<Rank> ranks_;          // by peer number; kNoRank: not one of them
-  std::unique_ptr<JobMap> own_map_;  // null: the engine's
+  const Rank self_;
+  std::vector<Rank> peers_;                 // by rank
+  std::vector<Rank> ranks_;                 // by peer number; kNoRank: not one of them
+  std::unique_ptr<const HostMap> own_map_;  // null: the engine's
 };
 
 }  // namespace r2ccl

@@ -16,6 +16,25 @@ constexpr int64_t kQuantum = 256 * 1024;
 
 }  // namespace
 
+void Channel::make_ledgers() {
+  ledgers_ = std::make_unique<Ledgers>(id);
+  if (cancelled_) cancel();
+}
+
+void Channel::cancel() {
+  cancelled_ = true;
+  if (!used()) return;
+  send().cancel();
+  receive().cancel();
+}
+
+ChannelReport Channel::report(uint64_t since, uint64_t up_to) const {
+  if (used()) return receive().report(since, up_to);
+  ReceiveLedger unused(id, limits::kEagerBytes);
+  if (cancelled_) unused.cancel();
+  return unused.report(since, up_to);
+}
+
 Channel& ChannelSet::at(ChannelId id) {
   Channel* found = find(id);
   R2CCL_CHECK(found != nullptr);
@@ -34,6 +53,11 @@ Channel* ChannelSet::find(ChannelId id) const {
 Channel& ChannelSet::add(ChannelId id) {
   R2CCL_CHECK(channels_.size() < limits::kChannelsMax);
   auto made = std::make_unique<Channel>(id);
+  if (channels_.size() == channels_.capacity()) {
+    // Twice the room would be much for the many links of a rank.
+    channels_.reserve(channels_.size() + kChannelsOfContext);
+    order_.reserve(channels_.capacity());
+  }
   const auto place = std::ranges::lower_bound(channels_, id, {}, &Entry::first);
   order_.push_back(channels_.emplace(place, id, std::move(made))->second.get());
   return *order_.back();
@@ -58,13 +82,13 @@ void ChannelSet::remove(ChannelId id) {
 }
 
 Result<Channel*> ChannelSet::heard(ChannelId id) {
-  if (Channel* found = find(id); found != nullptr) return found;
+  if (Channel* found = find(id); found != nullptr) return &found->use();
   const bool ahead = !has(context_of(id)) && contexts().unopened >= limits::kContextsUnopenedMax;
   if (ahead || channels_.size() >= limits::kChannelsMax) {
     return Status(Code::remote, "channel " + std::to_string(id.value()) +
                                     ", beyond what may be used before it is opened here");
   }
-  return &add(id);
+  return &add(id).use();
 }
 
 bool ChannelSet::has(ContextId context) const {
@@ -74,9 +98,8 @@ bool ChannelSet::has(ContextId context) const {
 
 Channel* ChannelSet::add_cancelled(ChannelId id) {
   if (channels_.size() >= limits::kChannelsMax) return nullptr;
-  Channel& added = add(id);
-  added.send.cancel();
-  added.receive.cancel();
+  Channel& added = add(id).use();
+  added.cancel();
   return &added;
 }
 
@@ -86,7 +109,7 @@ ChannelSet::Contexts ChannelSet::contexts() const {
     const ContextId context = context_of(channels_[i].first);
     bool opened = false;
     for (; i < channels_.size() && context_of(channels_[i].first) == context; ++i) {
-      opened = opened || channels_[i].second->opened || channels_[i].second->receive.cancelled();
+      opened = opened || channels_[i].second->opened || channels_[i].second->cancelled();
     }
     ++contexts.all;
     if (!opened) ++contexts.unopened;
@@ -99,13 +122,15 @@ bool ChannelSet::idle() const {
 }
 
 bool ChannelSet::sends() const {
-  return std::ranges::any_of(channels_, [](const auto& each) { return !each.second->send.idle(); });
+  return std::ranges::any_of(channels_, [](const auto& each) {
+    return each.second->used() && !each.second->send().idle();
+  });
 }
 
 bool ChannelSet::receives() const {
   return std::ranges::any_of(channels_, [](const auto& each) {
-    const ReceiveLedger& receive = each.second->receive;
-    return !receive.cancelled() && !receive.idle();
+    const Channel& channel = *each.second;
+    return channel.used() && !channel.cancelled() && !channel.receive().idle();
   });
 }
 
@@ -114,14 +139,14 @@ ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs 
   for (size_t i = 0; i < order_.size(); ++i) {
     const size_t place = (cursor_ + i) % order_.size();
     Channel& candidate = *order_[place];
-    if (candidate.send.messages_waiting() == 0) continue;
-    const uint64_t message = candidate.send.next_message_bytes();
+    if (!candidate.used() || candidate.send().messages_waiting() == 0) continue;
+    const uint64_t message = candidate.send().next_message_bytes();
     uint32_t cut = 0;
-    if (candidate.send.needs_cut()) {
-      cut = scheduler.chunk_bytes(message, candidate.send.messages_waiting(), now);
+    if (candidate.send().needs_cut()) {
+      cut = scheduler.chunk_bytes(message, candidate.send().messages_waiting(), now);
       if (cut == 0) continue;
     }
-    const auto chunk = candidate.send.next_fresh(cut);
+    const auto chunk = candidate.send().next_fresh(cut);
     if (!chunk) continue;
     if (message <= kSmallMessage) return {&candidate, *chunk};
     if (large.from == nullptr) {
@@ -137,7 +162,9 @@ ChannelSet::Fresh ChannelSet::next_fresh(const PathScheduler& scheduler, TimeNs 
 
 uint64_t ChannelSet::fresh_bytes() const {
   uint64_t bytes = 0;
-  for (const auto& [id, channel] : channels_) bytes += channel->send.fresh_bytes();
+  for (const auto& [id, channel] : channels_) {
+    if (channel->used()) bytes += channel->send().fresh_bytes();
+  }
   return bytes;
 }
 
@@ -156,7 +183,7 @@ void ChannelSet::deliver_completions(size_t most) {
     completions_.pop_front();
     MessageClient* client = ended.channel->client;
     if (client == nullptr) continue;  // cancelled
-    const ChannelId id = ended.channel->send.channel();
+    const ChannelId id = ended.channel->id;
     switch (ended.what) {
       case Ended::sent:
         client->on_sent(ended.channel->peer, id, ended.number);
@@ -176,10 +203,12 @@ void ChannelSet::check_invariants() const {
   R2CCL_CHECK(channels_.size() <= limits::kChannelsMax);
   R2CCL_CHECK(order_.empty() || cursor_ < order_.size());
   for (const auto& [id, channel] : channels_) {
-    R2CCL_CHECK(channel->send.channel() == id);
+    R2CCL_CHECK(channel->id == id);
     R2CCL_CHECK(channel->opened || channel->client == nullptr);
-    channel->send.check_invariants();
-    channel->receive.check_invariants();
+    if (!channel->used()) continue;
+    R2CCL_CHECK(channel->cancelled() == channel->receive().cancelled());
+    channel->send().check_invariants();
+    channel->receive().check_invariants();
   }
 }
 

@@ -17,21 +17,54 @@
 
 namespace r2ccl {
 
-struct Channel {
-  explicit Channel(ChannelId id)
-      : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
-  // Returns whether no message is posted and unfinished, at this end.
-  bool idle() const { return send.idle() && (receive.idle() || receive.cancelled()); }
+// A communicator opens its channels to all ranks, and most of them never carry a message. So the
+// ledgers, which take most of the memory, are made when the channel is first used: a message is
+// posted here, or the peer sends or says something of it.
+class Channel {
+ public:
+  explicit Channel(ChannelId channel) : id(channel) {}
 
+  bool used() const { return ledgers_ != nullptr; }
+  // Makes the ledgers unless they are there. Returns this channel.
+  Channel& use() {
+    if (!used()) make_ledgers();
+    return *this;
+  }
+  // Require that it is used.
+  SendLedger& send() { return ledgers_->send; }
+  const SendLedger& send() const { return ledgers_->send; }
+  ReceiveLedger& receive() { return ledgers_->receive; }
+  const ReceiveLedger& receive() const { return ledgers_->receive; }
+
+  // Needs no memory.
+  void cancel();
+  bool cancelled() const { return cancelled_; }
+  // Returns whether no message is posted and unfinished, at this end.
+  bool idle() const { return !used() || (send().idle() && (cancelled_ || receive().idle())); }
+  // As of the receive ledger.
+  ChannelReport report(uint64_t since, uint64_t up_to) const;
+
+  const ChannelId id;
   bool opened = false;              // opened at this end; the peer may use it earlier
+  bool releasing = false;           // the client waits only for the end of its sends
+  bool closing = false;             // both ends are done with it
   MessageClient* client = nullptr;  // null until it is opened, and after it is cancelled
   Rank peer = kNoRank;              // what the client calls the rank at the other end
-  SendLedger send;
-  ReceiveLedger receive;
-  uint64_t changed_version = 0;  // <= the state's version: when the receiving end last changed
-  int64_t quantum = 0;           // byte credit of deficit round robin
-  bool releasing = false;        // the client waits only for the end of its sends
-  bool closing = false;          // both ends are done with it
+  uint64_t changed_version = 0;     // <= the state's version: when the receiving end last changed
+  int64_t quantum = 0;              // byte credit of deficit round robin
+
+ private:
+  struct Ledgers {
+    explicit Ledgers(ChannelId id)
+        : send(id, limits::kEagerBytes), receive(id, limits::kEagerBytes) {}
+    SendLedger send;
+    ReceiveLedger receive;
+  };
+
+  void make_ledgers();
+
+  bool cancelled_ = false;
+  std::unique_ptr<Ledgers> ledgers_;  // null: it was never used
 };
 
 class ChannelSet {
@@ -44,8 +77,8 @@ class ChannelSet {
   const std::vector<Entry>& all() const { return channels_; }
   Channel* find(ChannelId id) const;  // null: there is none
   void open(ChannelId id, MessageClient& client, Rank peer);
-  // Returns the channel that the peer names. The peer may have opened it first. Fails when the peer
-  // is ahead by too many contexts.
+  // Returns the channel that the peer uses, and may have opened first. Fails when the peer is ahead
+  // by too many contexts.
   Result<Channel*> heard(ChannelId id);
   // Returns whether a channel of the context is there.
   bool has(ContextId context) const;

@@ -32,16 +32,16 @@ constexpr uint64_t kStreamBytes = 512 * 1024;
 
 void ChunkSender::transmit(PathEnd& path, Channel& from, ChunkRef chunk, TimeNs now) {
   auto& on = static_cast<Path&>(path);
-  const DataHeader header = from.send.transmit(chunk);
+  const DataHeader header = from.send().transmit(chunk);
   Transmission transmission;
-  transmission.channel = from.send.channel();
+  transmission.channel = from.id;
   transmission.chunk = chunk;
   payload_bytes_ += header.payload_bytes;
-  const std::span<const std::byte> payload = from.send.bytes(chunk);
+  const std::span<const std::byte> payload = from.send().bytes(chunk);
   R2CCL_CHECK(payload.size() == header.payload_bytes);
   if (settings_.witness != nullptr) settings_.witness->on_transmit(end_, on, header, payload);
   transmission.in_place = on.sends_in_place(payload.size()) && leaves_in_place(on);
-  if (transmission.in_place) from.send.keep_source(chunk.message);
+  if (transmission.in_place) from.send().keep_source(chunk.message);
   send_frame(on, header, payload, transmission, now);
 }
 
@@ -109,7 +109,7 @@ bool ChunkSender::dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs
   const ChannelSet::Fresh next = channels_.next_fresh(scheduler_, now);
   if (next.from == nullptr) return false;
   PathScheduler::Demand demand;
-  demand.bytes = next.from->send.bytes(next.chunk).size();
+  demand.bytes = next.from->send().bytes(next.chunk).size();
   demand.fresh_bytes = channels_.fresh_bytes();
   demand.reserved = awaited;
   PathEnd* path = scheduler_.choose(demand, now).path;
@@ -118,13 +118,13 @@ bool ChunkSender::dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs
   transmit(*path, *next.from, next.chunk, now);
   // A chunk on a path on probation goes by another path as well.
   if (settings_.monitor && path->model.doubtful() && !mutated(Mutant::tune_doubtful)) {
-    queue_.push_back({next.from->send.channel(), next.chunk, path, true});
+    queue_.push_back({next.from->id, next.chunk, path, true});
   }
   return true;
 }
 
 bool ChunkSender::is_pointless(const Retransmission& next) const {
-  const SendLedger& send = channels_.at(next.channel).send;
+  const SendLedger& send = channels_.at(next.channel).send();
   return !send.needs_delivery(next.chunk) || (next.hedge && send.copies(next.chunk) != 1);
 }
 
@@ -143,7 +143,7 @@ std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
     queue.pop_front();
     if (is_pointless(next)) continue;
     Channel& from = channels_.at(next.channel);
-    const uint64_t bytes = from.send.bytes(next.chunk).size();
+    const uint64_t bytes = from.send().bytes(next.chunk).size();
     if (next.hedge && !may_hedge(bytes)) continue;
     const PathEnd* avoid = next.hedge ? next.avoid : nullptr;
     const bool waits = std::ranges::any_of(
@@ -168,7 +168,7 @@ std::vector<const PathEnd*> ChunkSender::dispatch_retransmissions(TimeNs now) {
     if (choice.awaited != nullptr) awaited.push_back(choice.awaited);
   }
   std::ranges::copy_if(queue, std::back_inserter(queue_), [this](const Retransmission& each) {
-    return channels_.at(each.channel).send.needs_delivery(each.chunk);
+    return channels_.at(each.channel).send().needs_delivery(each.chunk);
   });
   return awaited;
 }
@@ -193,7 +193,8 @@ void ChunkSender::on_suspect(Path& path) {
   for (const Transmission& transmission : path.model.outstanding()) {
     if (transmission.probe) continue;
     const Channel& from = channels_.at(transmission.channel);
-    if (from.send.needs_delivery(transmission.chunk) && from.send.copies(transmission.chunk) == 1) {
+    if (from.send().needs_delivery(transmission.chunk) &&
+        from.send().copies(transmission.chunk) == 1) {
       queue_.push_back({transmission.channel, transmission.chunk, &path, true});
     }
   }
@@ -207,9 +208,9 @@ uint64_t ChunkSender::on_failed(const Fifo<Transmission>& lost) {
     if (transmission.probe) continue;
     Channel& from = channels_.at(transmission.channel);
     if (mutated(Mutant::trust_the_socket) && &transmission != &lost.back()) continue;
-    if (!from.send.copy_gone(transmission.chunk) || mutated(Mutant::no_replay)) continue;
+    if (!from.send().copy_gone(transmission.chunk) || mutated(Mutant::no_replay)) continue;
     again.push_back({transmission.channel, transmission.chunk, nullptr, false});
-    bytes += from.send.bytes(transmission.chunk).size();
+    bytes += from.send().bytes(transmission.chunk).size();
   }
   queue_.insert(queue_.begin(), again.begin(), again.end());
   return bytes;
@@ -220,7 +221,7 @@ void ChunkSender::note_stalled(Path& path) {
   path.stall = 0;
   for (const Transmission& transmission : path.model.outstanding()) {
     if (transmission.probe) continue;
-    if (!channels_.at(transmission.channel).send.needs_delivery(transmission.chunk)) continue;
+    if (!channels_.at(transmission.channel).send().needs_delivery(transmission.chunk)) continue;
     stalled_.push_back({&path, transmission.channel, transmission.chunk, transmission.sent_at});
     return;
   }
@@ -228,7 +229,7 @@ void ChunkSender::note_stalled(Path& path) {
 
 void ChunkSender::settle_stalled(TimeNs now) {
   std::erase_if(stalled_, [&](const StalledChunk& one) {
-    if (channels_.at(one.channel).send.needs_delivery(one.chunk)) return false;
+    if (channels_.at(one.channel).send().needs_delivery(one.chunk)) return false;
     one.path->stall = std::max(one.path->stall, now - one.sent_at);
     return true;
   });
@@ -239,7 +240,7 @@ void ChunkSender::on_delivered(const Path& path, const Transmission& transmissio
   if (transmission.probe) return;
   R2CCL_CHECK(paths_[path.index] == &path);
   // Other copies are outstanding, or the chunk is acknowledged.
-  if (!channels_.at(transmission.channel).send.copy_gone(transmission.chunk)) return;
+  if (!channels_.at(transmission.channel).send().copy_gone(transmission.chunk)) return;
   unlisted_.push_back({paths_[path.index], path.state.incarnation(), transmission.channel,
                        transmission.chunk, counted});
 }
@@ -247,7 +248,7 @@ void ChunkSender::on_delivered(const Path& path, const Transmission& transmissio
 void ChunkSender::settle_unlisted(uint64_t version, const Contradicts& contradicts) {
   std::erase_if(unlisted_, [&](const Unlisted& one) {
     if (one.counted > version) return false;
-    const SendLedger& send = channels_.at(one.channel).send;
+    const SendLedger& send = channels_.at(one.channel).send();
     if (send.needs_delivery(one.chunk) && !send.peer_discards()) {
       retransmit_unlisted(one, contradicts);
     }
@@ -261,7 +262,7 @@ void ChunkSender::retransmit_unlisted(const Unlisted& lost, const Contradicts& c
               "counts chunk " + std::to_string(lost.chunk.index) + " of message " +
                   std::to_string(lost.chunk.message.value()) + " of channel " +
                   std::to_string(lost.channel.value()) + " as received and does not list it");
-  if (channels_.at(lost.channel).send.copies(lost.chunk) > 0) return;
+  if (channels_.at(lost.channel).send().copies(lost.chunk) > 0) return;
   queue_.push_back({lost.channel, lost.chunk, nullptr, false});
 }
 

@@ -53,7 +53,7 @@ bool Link::has_room() const {
 void Link::discard(ContextId context) {
   for (uint64_t place = 0; place < kChannelsOfContext; ++place) {
     const Channel* channel = channels_.find(channel_of(context, place));
-    if (channel != nullptr && !channel->receive.cancelled()) {
+    if (channel != nullptr && !channel->cancelled()) {
       cancel_channel(channel_of(context, place));
     }
   }
@@ -84,7 +84,7 @@ void Link::close(ContextId context) {
     const ChannelId id = channel_of(context, place);
     Channel* channel = channels_.find(id);
     if (channel == nullptr || channel->closing) continue;
-    if (!channel->receive.cancelled()) cancel_channel(id);
+    if (!channel->cancelled()) cancel_channel(id);
     channel->closing = true;
     ++closing_;
   }
@@ -111,8 +111,7 @@ void Link::forget_closed() {
 
 // Returns the channel that the peer names; null: its messages there are thrown away.
 Result<Channel*> Link::hear(ChannelId id) {
-  Channel* known = channels_.find(id);
-  if (known != nullptr) return known;
+  if (Channel* known = channels_.find(id); known != nullptr) return &known->use();
   const bool closed = host_.is_closed(context_of(id), end_.peer);
   if (!closed || mutated(Mutant::closed_heard)) return channels_.heard(id);
   return channels_.has(context_of(id)) ? add_cancelled(id) : nullptr;
@@ -129,9 +128,9 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
   R2CCL_CHECK(bytes.size() <= limits::kMessageBytesMax);
   if (!paths_.wants_data()) expect_messages();
   wake();
-  Channel& source = channels_.at(id);
+  Channel& source = channels_.at(id).use();
   source.releasing = false;
-  const SendLedger::Posted posted = source.send.post(bytes, context);
+  const SendLedger::Posted posted = source.send().post(bytes, context);
   sender_.note_load();
   if (posted.buffered || mutated(Mutant::complete_before_acknowledged)) {
     channels_.complete(ChannelSet::Ended::sent, source, posted.number);
@@ -141,8 +140,8 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
 
 MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
   if (!paths_.wants_data() && !receive.standing) expect_messages();
-  Channel& target = channels_.at(id);
-  const ReceiveLedger::Posted posted = target.receive.post(receive);
+  Channel& target = channels_.at(id).use();
+  const ReceiveLedger::Posted posted = target.receive().post(receive);
   if (!posted.mismatch.ok()) {
     channels_.complete(ChannelSet::Ended::mismatch, target, posted.number, posted.mismatch);
   } else if (posted.complete) {
@@ -160,7 +159,7 @@ MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
 }
 
 void Link::release_send_buffers(ChannelId id) {
-  channels_.at(id).releasing = true;
+  channels_.at(id).use().releasing = true;
   wake();
 }
 
@@ -170,7 +169,7 @@ void Link::copy_remainders() {
   for (const auto& [id, channel] : channels_.all()) {
     if (!channel->releasing) continue;
     ended.clear();
-    channel->releasing = !channel->send.copy_remainder(ended);
+    channel->releasing = !channel->send().copy_remainder(ended);
     if (ended.empty()) continue;
     // Half-written frames still refer to the client's bytes.
     for (Path* path : paths()) {
@@ -191,8 +190,7 @@ void Link::cancel_channel(ChannelId id) {
     if (!mutated(Mutant::no_release)) path->release_payloads();
     path->discard_remainder(id);
   }
-  target.send.cancel();
-  target.receive.cancel();
+  target.cancel();
   changed();
   target.changed_version = state_.version();  // tells the peer where its chunks go
   sender_.cancel(id);

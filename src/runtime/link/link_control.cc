@@ -77,7 +77,7 @@ void Link::report_channels(ControlFrame& frame) const {
     frame.channels.clear();
     for (const auto& [id, channel] : channels_.all()) {
       if (channel->changed_version <= state_.acknowledged()) continue;
-      frame.channels.push_back(channel->receive.report(state_.acknowledged(), version));
+      frame.channels.push_back(channel->report(state_.acknowledged(), version));
     }
   };
   report_up_to(state_.version());
@@ -85,7 +85,7 @@ void Link::report_channels(ControlFrame& frame) const {
   if (bytes <= limits::kControlBodyBytesMax) return;
   std::vector<ReceiveLedger::Change> changes;
   for (const auto& [id, channel] : channels_.all()) {
-    channel->receive.changes(state_.acknowledged(), changes);
+    if (channel->used()) channel->receive().changes(state_.acknowledged(), changes);
   }
   std::ranges::sort(changes, {}, &ReceiveLedger::Change::version);
   for (size_t excess = bytes - limits::kControlBodyBytesMax; excess > 0; changes.pop_back()) {

@@ -13,7 +13,7 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
   const auto target = hear(header.channel);
   if (!target.ok()) return target.status();
   if (target.value() == nullptr) return ReceiveLedger::Place{};
-  auto place = target.value()->receive.place(header);
+  auto place = target.value()->receive().place(header);
   if (place.ok() && settings_.witness != nullptr) {
     settings_.witness->on_place(end_, path, header, place.value());
   }
@@ -43,7 +43,7 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   ReceiveLedger::Accepted accepted;
   if (!discarded) {
     accepted =
-        channels_.at(header.channel).receive.accept(header, std::move(early), state_.version());
+        channels_.at(header.channel).receive().accept(header, std::move(early), state_.version());
   }
   if (settings_.witness != nullptr) {
     settings_.witness->on_arrive(end_, path, header, discarded, accepted.fresh);
@@ -110,7 +110,7 @@ Status Link::apply_channels(const ControlFrame& frame) {
     if (!target.ok()) return target.status();
     if (target.value() == nullptr) continue;
     completed_.clear();
-    const Status applied = target.value()->send.apply(report, completed_);
+    const Status applied = target.value()->send().apply(report, completed_);
     for (const SendLedger::Posted& done : completed_) {
       for (Path* each : paths()) {
         if (!mutated(Mutant::no_pad)) each->finish_with_padding(report.channel, done.number);

@@ -398,6 +398,25 @@ TEST(Link, TellsThePeerThatItThrowsChunksAway) {
   }
 }
 
+// It has no ledgers yet, and gets them with the chunk that comes later.
+TEST(Link, TellsThePeerOfAChannelThatWasCancelledUnused) {
+  ScriptedLink s(1);
+  s.connect(0);
+  s.link().cancel_channel(kChannel);
+  for (const bool sent : {false, true}) {
+    if (sent) s.send(0, ScriptedLink::whole(kChannel, 0, 128));
+    s.step();
+    s.pass(10 * kMillisecond);
+    ASSERT_EQ(s.heard().back().channels.size(), 1u);
+    const ChannelReport& report = s.heard().back().channels[0];
+    EXPECT_TRUE(report.discards);
+    EXPECT_EQ(report.eager_total, limits::kEagerBytes);
+    EXPECT_TRUE(report.partial.empty());
+  }
+  EXPECT_TRUE(s.link().idle(context_of(kChannel)));
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
 // The acknowledgement of a small message may wait for 0.5 ms. A chunk that leaves meanwhile takes
 // it along.
 TEST(Link, AChunkCarriesTheStateThatWouldSoonBeDue) {

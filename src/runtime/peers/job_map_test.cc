@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 namespace r2ccl {
@@ -23,15 +24,17 @@ TEST(JobMap, NumbersHostsInTheOrderOfTheirLowestRanks) {
   EXPECT_EQ(map.host_numbers(), (std::vector<uint32_t>{0, 1, 0, 2, 1}));
   EXPECT_EQ(map.hosts(), 3);
   EXPECT_EQ(map.leader(1), Rank(1));
-  EXPECT_EQ(map.ranks_of(1), (std::vector<Rank>{Rank(1), Rank(4)}));
+  EXPECT_TRUE(std::ranges::equal(map.ranks_of(1), std::array{Rank(1), Rank(4)}));
   EXPECT_EQ(map.host_of(Rank(3)), 2);
 }
 
-TEST(JobMap, TakesOtherHostsThanTheIdsSay) {
-  const std::array<uint8_t, 3> hosts = {1, 2, 3};
-  const std::array<uint32_t, 3> numbers = {5, 8, 5};
-  const JobMap map(Rank(0), ranks_on(hosts), numbers);
-  EXPECT_EQ(map.host_numbers(), (std::vector<uint32_t>{0, 1, 0}));
+TEST(HostMap, TakesAnyNumbers) {
+  const std::array<uint32_t, 4> numbers = {5, 8, 5, 2};
+  const HostMap map(numbers);
+  EXPECT_EQ(map.hosts(), 3);
+  EXPECT_EQ(map.host_numbers(), (std::vector<uint32_t>{0, 1, 0, 2}));
+  EXPECT_EQ(map.leader(2), Rank(3));
+  EXPECT_EQ(HostMap().hosts(), 0);
 }
 
 TEST(JobMap, KnowsWhichRanksItHas) {

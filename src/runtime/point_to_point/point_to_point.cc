@@ -23,16 +23,18 @@ size_t index_of(Rank rank) {
 }  // namespace
 
 PointToPoint::PointToPoint(Rank self, ChannelId channel, std::vector<MessagePort*> ports)
-    : self_(self),
-      channel_(channel),
-      ports_(std::move(ports)),
-      sends_(ports_.size()),
-      receives_(ports_.size()) {
+    : self_(self), channel_(channel), ports_(std::move(ports)), peers_(ports_.size()) {
   for (size_t rank = 0; rank < ports_.size(); ++rank) {
     R2CCL_CHECK((ports_[rank] == nullptr) == (rank == index_of(self)));
     if (ports_[rank] == nullptr) continue;
     ports_[rank]->open_channel(channel_, *this, Rank(static_cast<int32_t>(rank)));
   }
+}
+
+PointToPoint::Peer& PointToPoint::at(Rank peer) {
+  std::unique_ptr<Peer>& found = peers_[index_of(peer)];
+  if (found == nullptr) found = std::make_unique<Peer>();
+  return *found;
 }
 
 PointToPoint::~PointToPoint() {
@@ -45,7 +47,7 @@ void PointToPoint::send(Rank peer, std::span<const std::byte> bytes, DataType ty
   operation.bytes = bytes.size();
   operation.context = operation_context(bytes.size(), type);
   operation.done = std::move(done);
-  enqueue(peer, sends_[index_of(peer)], std::move(operation));
+  enqueue(peer, &Peer::sends, std::move(operation));
 }
 
 void PointToPoint::receive(Rank peer, std::span<std::byte> bytes, DataType type, Done done) {
@@ -54,7 +56,7 @@ void PointToPoint::receive(Rank peer, std::span<std::byte> bytes, DataType type,
   operation.bytes = bytes.size();
   operation.context = operation_context(bytes.size(), type);
   operation.done = std::move(done);
-  enqueue(peer, receives_[index_of(peer)], std::move(operation));
+  enqueue(peer, &Peer::receives, std::move(operation));
 }
 
 void PointToPoint::send_frame(Rank peer, std::span<const std::byte> frame, Done done) {
@@ -62,7 +64,7 @@ void PointToPoint::send_frame(Rank peer, std::span<const std::byte> frame, Done 
   operation.source = frame;
   operation.bytes = frame.size();
   operation.done = std::move(done);
-  enqueue(peer, sends_[index_of(peer)], std::move(operation));
+  enqueue(peer, &Peer::sends, std::move(operation));
 }
 
 void PointToPoint::receive_frame(Rank peer, std::span<std::byte> room, Done done) {
@@ -70,14 +72,15 @@ void PointToPoint::receive_frame(Rank peer, std::span<std::byte> room, Done done
   operation.target = room;
   operation.bytes = room.size();
   operation.done = std::move(done);
-  enqueue(peer, receives_[index_of(peer)], std::move(operation));
+  enqueue(peer, &Peer::receives, std::move(operation));
 }
 
-void PointToPoint::enqueue(Rank peer, Queue& queue, Transfer operation) {
+void PointToPoint::enqueue(Rank peer, Queue Peer::*direction, Transfer operation) {
   if (!failure_.ok()) {
     operation.done(failure_);
     return;
   }
+  Queue& queue = at(peer).*direction;
   const uint64_t pieces =
       (operation.bytes + limits::kMessageBytesMax - 1) / limits::kMessageBytesMax;
   operation.messages = std::max<uint64_t>(pieces, 1);
@@ -95,7 +98,7 @@ void PointToPoint::enqueue(Rank peer, Queue& queue, Transfer operation) {
 
 void PointToPoint::post_more(Rank peer, Queue& queue) {
   MessagePort& port = *ports_[index_of(peer)];
-  const bool sending = &queue == &sends_[index_of(peer)];
+  const bool sending = &queue == &at(peer).sends;
   while (queue.posting < queue.operations.size() &&
          queue.message_done.size() < limits::kMessagesPostedMax) {
     Transfer& operation = *(queue.operations.begin() + static_cast<std::ptrdiff_t>(queue.posting));
@@ -120,11 +123,11 @@ MessageNo PointToPoint::post(MessagePort& port, const Transfer& operation, bool 
 }
 
 void PointToPoint::on_sent(Rank peer, ChannelId, MessageNo number) {
-  if (failure_.ok()) message_complete(peer, sends_[index_of(peer)], number);
+  if (failure_.ok()) message_complete(peer, at(peer).sends, number);
 }
 
 void PointToPoint::on_received(Rank peer, ChannelId, MessageNo number) {
-  if (failure_.ok()) message_complete(peer, receives_[index_of(peer)], number);
+  if (failure_.ok()) message_complete(peer, at(peer).receives, number);
 }
 
 void PointToPoint::on_mismatch(Rank peer, ChannelId, const Status& why) {
@@ -159,12 +162,12 @@ void PointToPoint::message_complete(Rank peer, Queue& queue, MessageNo number) {
 }
 
 size_t PointToPoint::unmatched_local() const {
-  return sends_[index_of(self_)].operations.size() + receives_[index_of(self_)].operations.size();
+  const Peer* self = find(self_);
+  return self == nullptr ? 0 : self->sends.operations.size() + self->receives.operations.size();
 }
 
 void PointToPoint::match_local() {
-  Queue& sends = sends_[index_of(self_)];
-  Queue& receives = receives_[index_of(self_)];
+  auto& [sends, receives] = at(self_);
   while (!sends.operations.empty() && !receives.operations.empty()) {
     if (sends.operations.front().context != receives.operations.front().context) {
       cancel(Status(Code::invalid_usage,
@@ -196,33 +199,40 @@ void PointToPoint::cancel(const Status& why) {
 // One after the other: each operation is either still there or has ended.
 void PointToPoint::abandon(const Status& why) noexcept {
   if (failure_.ok()) failure_ = why;
-  for (std::vector<Queue>* queues : {&sends_, &receives_}) {
-    for (Queue& queue : *queues) {
-      while (!queue.operations.empty()) {
-        const Done done = std::move(queue.operations.begin()->done);
-        queue.operations.pop_front();
-        if (!done) continue;
-        --unfinished_;
-        done(failure_);
-      }
-      queue = Queue();
+  const auto end = [this](Queue& queue) {
+    while (!queue.operations.empty()) {
+      const Done done = std::move(queue.operations.begin()->done);
+      queue.operations.pop_front();
+      if (!done) continue;
+      --unfinished_;
+      done(failure_);
     }
+    queue = Queue();
+  };
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) end(peer->sends);
+  }
+  for (const std::unique_ptr<Peer>& peer : peers_) {
+    if (peer != nullptr) end(peer->receives);
   }
 }
 
 uint64_t PointToPoint::sends_to(Rank peer) const {
-  return sends_[index_of(peer)].started;
+  const Peer* known = find(peer);
+  return known == nullptr ? 0 : known->sends.started;
 }
 
 uint64_t PointToPoint::receives_from(Rank peer) const {
-  return receives_[index_of(peer)].started;
+  const Peer* known = find(peer);
+  return known == nullptr ? 0 : known->receives.started;
 }
 
 std::optional<BufferUse> PointToPoint::find_buffer(const BadMemory& bad) const {
   const bool sends = bad.access == Access::read;
-  const std::vector<Queue>& queues = sends ? sends_ : receives_;
-  for (size_t peer = 0; peer < queues.size(); ++peer) {
-    for (const Transfer& operation : queues[peer].operations) {
+  for (size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peers_[peer] == nullptr) continue;
+    const Queue& queue = sends ? peers_[peer]->sends : peers_[peer]->receives;
+    for (const Transfer& operation : queue.operations) {
       const std::byte* begin = sends ? operation.source.data() : operation.target.data();
       if (!offset_in(begin, operation.bytes, bad.at)) continue;
       return use_of(Rank(static_cast<int32_t>(peer)), operation.number, {begin, operation.bytes},
@@ -246,16 +256,17 @@ BufferUse PointToPoint::use_of(Rank peer, uint64_t number, std::span<const std::
 
 BufferUse PointToPoint::use_by_next(Rank peer, std::span<const std::byte> bytes,
                                     const BadMemory& bad) const {
-  const std::vector<Queue>& queues = bad.access == Access::read ? sends_ : receives_;
-  return use_of(peer, queues[index_of(peer)].started + 1, bytes, bad);
+  const uint64_t before = bad.access == Access::read ? sends_to(peer) : receives_from(peer);
+  return use_of(peer, before + 1, bytes, bad);
 }
 
 std::vector<Rank> PointToPoint::waits_on() const {
   std::vector<Rank> peers;
-  for (size_t rank = 0; rank < ports_.size(); ++rank) {
-    if (!sends_[rank].message_done.empty() || !receives_[rank].message_done.empty()) {
-      peers.push_back(Rank(static_cast<int32_t>(rank)));
-    }
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer* peer = peers_[rank].get();
+    if (peer == nullptr) continue;
+    if (peer->sends.message_done.empty() && peer->receives.message_done.empty()) continue;
+    peers.emplace_back(static_cast<int32_t>(rank));
   }
   return peers;
 }

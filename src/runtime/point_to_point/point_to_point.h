@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -101,7 +102,14 @@ class PointToPoint final : public MessageClient {
     Fifo<uint8_t> message_done;  // for the posted messages from `low` on: 1 or 0
   };
 
-  void enqueue(Rank peer, Queue& queue, Transfer operation);
+  struct Peer {
+    Queue sends;
+    Queue receives;
+  };
+
+  Peer& at(Rank peer);
+  const Peer* find(Rank peer) const { return peers_[static_cast<size_t>(peer.value())].get(); }
+  void enqueue(Rank peer, Queue Peer::*direction, Transfer operation);
   void post_more(Rank peer, Queue& queue);
   MessageNo post(MessagePort& port, const Transfer& operation, bool sending);
   void message_complete(Rank peer, Queue& queue, MessageNo number);
@@ -112,8 +120,8 @@ class PointToPoint final : public MessageClient {
   const Rank self_;
   const ChannelId channel_;
   const std::vector<MessagePort*> ports_;
-  std::vector<Queue> sends_;     // per peer; the own entry waits for its counterpart
-  std::vector<Queue> receives_;  // per peer
+  // Null until the first call; the own entry waits for its counterpart.
+  std::vector<std::unique_ptr<Peer>> peers_;
   uint64_t unfinished_ = 0;
   MismatchHandler on_mismatch_;
   Status failure_;  // not ok: cancelled

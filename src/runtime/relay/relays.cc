@@ -36,7 +36,7 @@ std::optional<RelayRoute> Relays::route(Rank peer, size_t turn) const {
     const size_t host = (first + turn) % job_.hosts();
     const size_t round = turn / job_.hosts();
     if (host == own_host || host == peer_host) continue;
-    const std::vector<Rank>& ranks = job_.ranks_of(host);
+    const std::span<const Rank> ranks = job_.ranks_of(host);
     const Rank via = ranks[(first + round) % ranks.size()];
     const Path* path = ordinary_path(via, round);
     if (path == nullptr) continue;

@@ -15,9 +15,11 @@ namespace r2ccl {
 namespace {
 
 // Returns the rail of each NIC of each host's lowest rank.
-std::vector<std::vector<uint16_t>> rails_of(const JobMap& job) {
+std::vector<std::vector<uint16_t>> rails_of(const Members& members, const HostMap& hosts) {
   std::vector<const RankInfo*> leaders;
-  for (size_t host = 0; host < job.hosts(); ++host) leaders.push_back(&job.info(job.leader(host)));
+  for (size_t host = 0; host < hosts.hosts(); ++host) {
+    leaders.push_back(&members.info(hosts.leader(host)));
+  }
   return match_rails(leaders);
 }
 
@@ -60,27 +62,29 @@ ViewRecord first_record(const std::vector<HostRates>& rates) {
 
 }  // namespace
 
-RankViews::RankViews(Members& members, Operations& operations, const JobMap& job, const View& first,
+RankViews::RankViews(Members& members, Operations& operations, const HostMap& hosts, View first,
                      const Clock& clock)
     : members_(members),
       operations_(operations),
       clock_(clock),
-      job_(job),
-      rails_(rails_of(job)),
+      hosts_(hosts),
+      first_(std::move(first)),
+      made_at_(clock.now()),
+      rails_(rails_of(members, hosts)),
       gone_(members.count()),
       agreement_(members.self(), static_cast<int32_t>(members.count()),
-                 first_record(first_rates(rails_, first))),
+                 first_record(first_rates(rails_, first_))),
       filter_({}),
-      driver_(first_rates(rails_, first), first_reports(rails_, first_rates(rails_, first)),
-              clock.now()),
       told_to_(0) {
-  const std::vector<HostRates> rates = first_rates(rails_, first);
   operations.executor().set_views(&agreement_);
   // A rank that is not its host's lowest may have other NICs, and reports none.
-  if (speaks_for_host()) told_ = first_reports(rails_, rates)[own_host()];
+  if (speaks_for_host()) {
+    told_ = first_reports(rails_, first_rates(rails_, first_))[own_host()];
+  }
   filter_ = ReachFilter(told_.reach);
   rate_watch_ = RateWatch(nics());
-  begin_window(clock.now());
+  if (!first_.empty()) driver();
+  begin_window(made_at_);
 }
 
 RankViews::~RankViews() {
@@ -93,11 +97,11 @@ Rank RankViews::coordinator() const {
 }
 
 uint32_t RankViews::own_host() const {
-  return job_.host_of(members_.self());
+  return hosts_.host_of(members_.self());
 }
 
 bool RankViews::speaks_for_host() const {
-  return job_.leader(own_host()) == members_.self();
+  return hosts_.leader(own_host()) == members_.self();
 }
 
 const std::vector<uint16_t>& RankViews::own_rails() const {
@@ -118,11 +122,11 @@ bool RankViews::is_on_rail(const PathSpec& path, NicId nic, uint32_t peer_host) 
 // its paths to the ranks there.
 NicReach RankViews::reach_of_nic(NicId nic) const {
   enum class Host : uint8_t { unknown, missed, reached };
-  std::vector<Host> hosts(job_.hosts(), Host::unknown);
+  std::vector<Host> hosts(hosts_.hosts(), Host::unknown);
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
     const Link* link = members_.link(Rank(static_cast<int32_t>(rank)));
     if (link == nullptr || link->peer_ended() || gone_[rank]) continue;
-    const uint32_t peer_host = job_.host_of(Rank(static_cast<int32_t>(rank)));
+    const uint32_t peer_host = hosts_.host_of(Rank(static_cast<int32_t>(rank)));
     if (peer_host == own_host()) continue;
     Host& host = hosts[peer_host];
     for (const Path* path : link->paths()) {
@@ -165,6 +169,16 @@ void RankViews::watch_nics(TimeNs now) {
   report(now);
 }
 
+// Most ranks get no report, and the hosts differ in few jobs.
+ViewDriver& RankViews::driver() {
+  if (!driver_) {
+    std::vector<HostRates> rates = first_rates(rails_, first_);
+    std::vector<HostReport> reports = first_reports(rails_, rates);
+    driver_.emplace(std::move(rates), std::move(reports), made_at_);
+  }
+  return *driver_;
+}
+
 // Tells the coordinator the changes.
 void RankViews::report(TimeNs now) {
   HostReport report{filter_.reported(now), slow_by_rail()};
@@ -175,7 +189,7 @@ void RankViews::report(TimeNs now) {
   if (to != members_.self()) {
     return members_.tell(to, NoticeKind::host_report, encode(told_));
   }
-  const Status known = driver_.on_report(own_host(), told_, now);
+  const Status known = driver().on_report(own_host(), told_, now);
   R2CCL_CHECK(known.ok());
 }
 
@@ -215,7 +229,7 @@ std::vector<NicWindow> RankViews::take_window(TimeNs now) const {
       sent[nic] += bytes;
       if (bytes <= most[nic]) continue;
       most[nic] = bytes;
-      windows[nic].host = job_.host_of(Rank(static_cast<int32_t>(rank)));
+      windows[nic].host = hosts_.host_of(Rank(static_cast<int32_t>(rank)));
       windows[nic].nic = path->spec.remote_nic.value();
     }
   }
@@ -242,8 +256,8 @@ void RankViews::watch_rates(TimeNs now) {
 }
 
 void RankViews::propose(TimeNs now) {
-  if (stopped_ || coordinator() != members_.self()) return;
-  const std::optional<View> view = driver_.take(now);
+  if (stopped_ || !driver_ || coordinator() != members_.self()) return;
+  const std::optional<View> view = driver_->take(now);
   if (!view) return;
   ViewAnswer largest;
   largest.record = {0, 0, *view};
@@ -281,8 +295,9 @@ void RankViews::look(TimeNs now) {
   changed_ = false;
   // Also of a rank that measures nothing.
   if (now - window_at_ >= RateWatch::kWindow) window_at_ = now;
-  next_ = stopped_ ? kNever : std::min(filter_.next_timeout(), driver_.next_timeout());
-  if (coordinator() != members_.self()) next_ = stopped_ ? kNever : filter_.next_timeout();
+  next_ = stopped_ ? kNever : filter_.next_timeout();
+  const bool decides = !stopped_ && driver_ && coordinator() == members_.self();
+  if (decides) next_ = std::min(next_, driver_->next_timeout());
   run_agreement(now);
   next_ = std::min(next_, agreement_.next_timeout());
   look_at_ = std::min(next_, window_at_ + RateWatch::kWindow);
@@ -302,7 +317,7 @@ void RankViews::refuse(Rank peer, const Status& why) {
 }
 
 void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
-  const auto message = decode_view_message(body, job_.hosts());
+  const auto message = decode_view_message(body, hosts_.hosts());
   if (!message.ok()) return refuse(peer, message.status());
   // A question binds this rank until the one that asks has decided. So only the rank that decides
   // may ask. It asks again until it gets an answer, so one that learns earlier that it is that rank
@@ -316,10 +331,10 @@ void RankViews::on_message(Rank peer, std::span<const std::byte> body) {
 void RankViews::on_report(Rank peer, std::span<const std::byte> body) {
   const auto report = decode_host_report(body);
   if (!report.ok()) return refuse(peer, report.status());
-  if (job_.leader(job_.host_of(peer)) != peer) {
+  if (hosts_.leader(hosts_.host_of(peer)) != peer) {
     return refuse(peer, {Code::remote, "a report of a host that another rank speaks for"});
   }
-  const Status taken = driver_.on_report(job_.host_of(peer), report.value(), clock_.now());
+  const Status taken = driver().on_report(hosts_.host_of(peer), report.value(), clock_.now());
   if (!taken.ok()) refuse(peer, taken);
   wake();
 }
@@ -328,7 +343,7 @@ View RankViews::view_for(const View& view, std::span<const Rank> ranks) const {
   std::vector<uint32_t> met;
   std::vector<HostRates> rates;
   for (const Rank rank : ranks) {
-    const uint32_t host = job_.host_of(rank);
+    const uint32_t host = hosts_.host_of(rank);
     if (view.empty() || std::ranges::find(met, host) != met.end()) continue;
     met.push_back(host);
     HostRates& by_nic = rates.emplace_back();
@@ -352,8 +367,8 @@ std::string RankViews::describe(const View& view) const {
     if (nics >= static_cast<double>(rates.size())) continue;
     std::array<char, 32> left;
     std::snprintf(left.data(), left.size(), "%.4g", nics);
-    words += (words.empty() ? "" : ", ") + job_.host_name(host) + " has " + left.data() + " of " +
-             std::to_string(rates.size()) + " NICs";
+    words += (words.empty() ? "" : ", ") + members_.info(hosts_.leader(host)).host_name + " has " +
+             left.data() + " of " + std::to_string(rates.size()) + " NICs";
   }
   return words.empty() ? "all NICs are whole" : words;
 }

@@ -28,7 +28,7 @@ class RankViews {
   // All arguments must outlive this. `job`: as the
   // plans take it. `first`: the rates that all ranks start with, by the NICs of each host's lowest
   // rank, in so far as it has such NICs.
-  RankViews(Members& members, Operations& operations, const JobMap& job, const View& first,
+  RankViews(Members& members, Operations& operations, const HostMap& hosts, View first,
             const Clock& clock);
   ~RankViews();
   RankViews(const RankViews&) = delete;
@@ -59,11 +59,11 @@ class RankViews {
   // --- for reports ---
   const ViewAgreement& agreement() const { return agreement_; }
   // Returns the number of hosts of a view.
-  size_t hosts() const { return job_.hosts(); }
+  size_t hosts() const { return hosts_.hosts(); }
   // Returns the rail of each NIC of a host's lowest rank.
   const std::vector<uint16_t>& rails(size_t host) const { return rails_[host]; }
   // Returns the lowest rank of a host of a view.
-  Rank leader(size_t host) const { return job_.leader(host); }
+  Rank leader(size_t host) const { return hosts_.leader(host); }
   // Returns "h1 has 3.5 of 4 NICs".
   std::string describe(const View& view) const;
   // Returns how many messages were refused because no correct rank sends them.
@@ -86,6 +86,7 @@ class RankViews {
   void watch_rates(TimeNs now);
   void begin_window(TimeNs now);
   std::vector<NicWindow> take_window(TimeNs now) const;
+  ViewDriver& driver();
   void report(TimeNs now);
   void propose(TimeNs now);
   void run_agreement(TimeNs now);
@@ -96,15 +97,17 @@ class RankViews {
   Members& members_;
   Operations& operations_;
   const Clock& clock_;
-  const JobMap& job_;
+  const HostMap& hosts_;
+  const View first_;
+  const TimeNs made_at_;
   // By host: the rail of each NIC of its lowest rank. A view has the rates by rail, and zero for a
   // rail that the host lacks.
   const std::vector<std::vector<uint16_t>> rails_;
   std::vector<bool> gone_;  // by rank
   ViewAgreement agreement_;
-  uint64_t told_version_ = 0;  // of the last record that was logged
-  ReachFilter filter_;         // of this host
-  ViewDriver driver_;
+  uint64_t told_version_ = 0;         // of the last record that was logged
+  ReachFilter filter_;                // of this host
+  std::optional<ViewDriver> driver_;  // from the first report on, or the slow NIC of `first_`
   RateWatch rate_watch_{0};
   HostReport told_;  // the last report
   Rank told_to_;     // its receiver
