@@ -268,6 +268,9 @@ void RankRuntime::progress(TimeNs now) {
   farewells_->progress();
   if (shrinks_ != nullptr) shrinks_->progress(now);
   waits_->progress(now);
+  const bool waits = waits_->collective_waits(now);
+  if (std::exchange(collective_waits_, waits) != waits && waits)
+    job_->process().tell_caller_waits();
   if (views_ != nullptr) views_->progress(now);
   rank_status_->progress(now);
   observer_.on_pass_end();

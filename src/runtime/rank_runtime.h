@@ -242,7 +242,7 @@ class RankRuntime final : private JobPart {
   }
   bool failed() const override { return !failure_.ok(); }
   bool caller_waits_outside(uint64_t comm) const override {
-    return caller_waits_ && comm != comm_id_;
+    return (caller_waits_ || collective_waits_) && comm != comm_id_;
   }
   void on_caller_waits() override { answer_departed(); }
   bool uses(const BadMemory& bad) const override {
@@ -284,6 +284,7 @@ class RankRuntime final : private JobPart {
   std::vector<bool> informed_;  // ranks that said that the job has failed
   bool leaving_ = false;        // this rank makes no more calls
   bool caller_waits_ = false;
+  bool collective_waits_ = false;  // for long; its caller may only ask whether it is complete
   bool costs_agreed_ = false;
   Status failure_;
   Status no_memory_ = Status::out_of_memory();  // the cause of a failure for want of memory

@@ -47,6 +47,8 @@ class RankWaits {
   void progress(TimeNs now);
   TimeNs next_timeout() const { return waits_.next_timeout(); }
 
+  // As WaitTracker.
+  bool collective_waits(TimeNs now) const { return waits_.collective_waits(now); }
   using Waiting = WaitTracker::Waiting;
   // Returns the calls that are not complete, each with the ranks that it waits for.
   std::vector<Waiting> calls() const { return waits_.calls(clock_.now()); }

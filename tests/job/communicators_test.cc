@@ -138,5 +138,28 @@ TEST(Communicators, EndBeforeOrAfterAnOperationOfAnother) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
+// The second rank does not wait in the operation, but asks again and again whether it is complete.
+TEST(Communicators, EndBeforeAnOperationOfAnotherWhoseCallerAsks) {
+  Job job(2);
+  const RankBody body = [&](Comm& comm) {
+    const auto end = [&] { check(job.comm(comm.rank(), 1).destroy(), "destroy 1"); };
+    if (comm.rank() == 0) end();
+    std::vector<int32_t> data(100);
+    r2cclRequest_t request = nullptr;
+    check(r2cclAllReduce(data.data(), data.data(), data.size(), r2cclInt32, r2cclSum, comm.handle(),
+                         &request),
+          "call");
+    for (int done = 0; done == 0;) {
+      check(r2cclRequestTest(&request, &done), "test");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (comm.rank() == 1) end();
+    check(comm.destroy(), "destroy 0");
+  };
+  const auto start = std::chrono::steady_clock::now();
+  job.run({body, [](Comm&) {}});
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
 }  // namespace
 }  // namespace job

@@ -54,6 +54,10 @@ class WaitTracker {
   // Sets the number of the latest collective that has begun, and whether it still runs. Cheap when
   // nothing changes.
   void set_collective(uint64_t latest, bool running, TimeNs now);
+  // Returns whether a collective has not been complete for long, whether its caller waits or asks.
+  bool collective_waits(TimeNs now) const {
+    return collective_ && now - collective_->since >= kAskAfter;
+  }
   // Sets the Sends and Recvs that a thread of the caller waits in.
   void set_transfers(const std::vector<PendingCall>& transfers, TimeNs now);
   // Asks now, because the time limit of a caller ends soon.
