@@ -264,8 +264,8 @@ R2CCL_API r2cclResult_t r2cclOpenSealedId(const r2cclSealedId* sealed, const cha
  * process need a thread each.
  *
  * If all ranks have a communicator together already, also as some of its ranks, the new one uses
- * their connections. So it opens none, and faults of the network are known at once. That is so for
- * processes with one rank each, and for the same ifname, oob_ifname and cutoff_ms.
+ * their connections, and opens none. This holds for processes with one rank each, with the same
+ * ifname, oob_ifname and cutoff_ms, and with a secret if the new one has one.
  *
  * One rank may return while others are still inside. If it then aborts or dies, their init may fail
  * for that; a r2cclBarrier after init excludes it. */
@@ -374,7 +374,7 @@ R2CCL_API r2cclResult_t r2cclCommGetUniqueId(r2cclComm_t comm, r2cclUniqueId* un
  * rank -1. A new process passes comm NULL, the id, and its rank: one from comm's size on.
  *
  * The call is one of the ordered calls on comm, like a collective, and then meets all ranks, as
- * r2cclCommInitRankConfig, whose config, bounds and errors it has; it makes connections of its own.
+ * r2cclCommInitRankConfig, whose config, bounds, errors and connections it has.
  * comm goes on, and can be destroyed. An error leaves *newcomm NULL: a wrong argument of one rank
  * of comm is an error on all of comm, as with r2cclCommSplit. */
 R2CCL_API r2cclResult_t r2cclCommGrow(r2cclComm_t comm, int nRanks, const r2cclUniqueId* uniqueId,

@@ -88,10 +88,12 @@ void Communicator::call(const std::function<void()>& work) {
 }
 
 Communicator::~Communicator() {
-  // Connections that stay open for other communicators deliver the news without this one.
-  bool last = true;
-  if (started_) thread().call([&] { last = runtime_->last_of_job(); });
-  if (started_ && last && !failure().ok()) wait_for_news(kFarewellBound);
+  if (started_ && !failure().ok()) {
+    // The connections of a communicator that goes on deliver the news without this one.
+    bool goes_on = false;
+    thread().call([&] { goes_on = runtime_->links_go_on(); });
+    if (!goes_on) wait_for_news(kFarewellBound);
+  }
   thread().call([this] {
     runtime_.reset();
     offered_.clear();

@@ -114,9 +114,9 @@ class Communicator final : private RankObserver {
   void ask(const std::function<void()>& work);
   Status connect(Transport& meeting);
   Status join(const std::shared_ptr<Job>& job, ContextId context, std::vector<Rank> peers);
+  Result<bool> join_common(const MetJob& met);
   Status start_links(MetJob met, TimeNs deadline);
   Status open(RankInfo& info);
-  Status start_runtime(MetJob met);
   Status wait_for_links(TimeNs deadline);
   Status measure_costs(TimeNs deadline);
   Status leave();

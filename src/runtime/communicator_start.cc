@@ -1,10 +1,12 @@
 // How a communicator starts: its ranks meet, and use the links of a job that all are in, or make
 // links of their own.
 #include <exception>
+#include <functional>
 #include <new>
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "runtime/communicator.h"
 #include "runtime/peers/tell_hosts_apart.h"
@@ -24,13 +26,12 @@ Status failure_at_start(const Status& failed) {
 }
 
 // Returns the ranks that have met, this one alone in a communicator of one.
-Result<MetJob> meet(Transport& transport, const Clock& clock, const CommunicatorOptions& options,
-                    RankInfo info) {
-  MetJob met{{info}, {}};
+Result<MetJob> meet(Transport& transport, const Clock& clock, RendezvousClient::Options options,
+                    const std::function<Status()>& in_vain) {
+  MetJob met{{options.info}, {}};
   if (options.rank_count > 1) {
     Reactor reactor(transport.poller());
-    auto told = run_rendezvous(transport, reactor, clock, meeting_options(options, std::move(info)),
-                               nullptr, options.in_vain);
+    auto told = run_rendezvous(transport, reactor, clock, std::move(options), nullptr, in_vain);
     if (!told.ok()) return told.status();
     met = std::move(told).value();
   }
@@ -71,6 +72,7 @@ Status Communicator::join(const std::shared_ptr<Job>& job, ContextId context,
   Status joined;
   const auto work = [&] {
     RankOptions options = rank_options(options_);
+    R2CCL_CHECK(options_.plan_costs || job->costs());
     if (!options_.plan_costs) options.plan_costs = *job->costs();
     runtime_ =
         std::make_unique<RankRuntime>(job, std::move(options), static_cast<RankObserver&>(*this));
@@ -101,24 +103,41 @@ Status Communicator::connect(Transport& meeting) {
     return opened;
   }
   log_nics(meeting);
-  auto met = meet(meeting, driver_->clock(), options_, std::move(info));
-  if (!met.ok()) return met.status();
-  OfferedJobs::Common common;
-  ask([&] {
-    common = offered_.find_common(options_.job.id, met.value().rank_table);
-    if (common.job != nullptr) runtime_.reset();
+  RendezvousClient::Options asked = meeting_options(options_, std::move(info));
+  asked.on_met = [this](const MetJob& ranks) { return join_common(ranks); };
+  auto met = meet(meeting, driver_->clock(), std::move(asked), [this] {
+    const Status others = options_.in_vain ? options_.in_vain() : Status();
+    return others.ok() && started_ ? failure() : others;
   });
-  if (common.job != nullptr) {
-    R2CCL_LOG(info, "all ranks have met before: this communicator uses their connections");
+  Status started = met.status();
+  if (met.ok() && !started_) {
+    started = start_links(std::move(met).value(), deadline);
+  } else if (started_) {
+    started = met.ok() ? failure_at_start(failure()) : met.status();
+    // The ranks that have joined this one would wait for it.
+    if (!met.ok()) call([&] { runtime_->fail(met.status()); });
   }
-  const auto context = ChildNumbers::of_meeting(met.value().run.id);
-  const Status joined = common.job != nullptr ? join(common.job, context, std::move(common.peers))
-                                              : start_links(std::move(met).value(), deadline);
-  ask([&] {
-    common.job.reset();
-    offered_.clear();
-  });
-  return joined;
+  ask([this] { offered_.clear(); });
+  return started;
+}
+
+// Joins the other ranks over the links of a job that all are in. Returns whether there is one.
+Result<bool> Communicator::join_common(const MetJob& met) {
+  const auto context = ChildNumbers::of_meeting(met.run.id);
+  if (started_) {  // the connection to the rendezvous was lost after that
+    if (runtime_->members().context() == context) return true;
+    return Status(Code::remote, "the ranks have met once more without this one");
+  }
+  R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
+  OfferedJobs::Common common;
+  ask([&] { common = offered_.find_common(options_.job.id, met.rank_table); });
+  if (common.job == nullptr) return false;
+  R2CCL_LOG(info, "all ranks have met before: this communicator uses their connections");
+  ask([&] { runtime_.reset(); });
+  const Status joined = join(common.job, context, std::move(common.peers));
+  ask([&] { common.job.reset(); });
+  if (!joined.ok()) return joined;
+  return true;
 }
 
 // Starts a job of its own.
@@ -128,8 +147,21 @@ Status Communicator::start_links(MetJob met, TimeNs deadline) {
     if (options_.self == Rank(0)) R2CCL_LOG(warn, "%s", line.c_str());
   }
   R2CCL_RETURN_IF_ERROR(check_reachable(met.rank_table));
-  R2CCL_RETURN_IF_ERROR(start_runtime(std::move(met)));
-  Status joined = wait_for_links(deadline);
+  Status joined;
+  call([&] {
+    joined = runtime_->start(std::move(met));
+    if (!joined.ok()) return;
+    open_status(options_, *runtime_);
+    // After the socket: an operator who drains meanwhile either finds the socket or is in the
+    // registry.
+    runtime_->drains().take_over();
+    if (options_.plan_costs) runtime_->job().set_costs(*options_.plan_costs);
+    driver_->jobs().add(runtime_->shared_job());
+    children_.emplace(runtime_->comm_id());
+    started_ = true;
+  });
+  if (!joined.ok()) return joined;
+  joined = wait_for_links(deadline);
   if (joined.ok() && !options_.plan_costs) joined = measure_costs(deadline);
   if (!joined.ok()) {
     // The ranks that this one reaches would take its end for a death.
@@ -159,22 +191,6 @@ Status Communicator::open(RankInfo& info) {
     return Status::out_of_memory();  // an error like any other, of which the other ranks are told
   }
   return opened;
-}
-
-Status Communicator::start_runtime(MetJob met) {
-  Status done;
-  call([&] {
-    done = runtime_->start(std::move(met));
-    if (!done.ok()) return;
-    open_status(options_, *runtime_);
-    // After the socket: an operator who drains meanwhile either finds the socket or is in the
-    // registry.
-    runtime_->drains().take_over();
-    driver_->jobs().add(runtime_->shared_job());
-    children_.emplace(runtime_->comm_id());
-    started_ = true;
-  });
-  return done;
 }
 
 Status Communicator::wait_for_links(TimeNs deadline) {

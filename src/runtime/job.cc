@@ -36,7 +36,7 @@ Status Job::start(MetJob met) {
 bool Job::has_room() const {
   for (size_t i = 0; i < engine_.rank_count(); ++i) {
     const Link* link = engine_.link(Rank(static_cast<int32_t>(i)));
-    if (link != nullptr && !link->has_room()) return false;
+    if (link != nullptr && !link->has_room(parts_.holds())) return false;
   }
   return true;
 }

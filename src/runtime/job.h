@@ -65,7 +65,8 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   const std::optional<PlanCosts>& costs() const { return costs_; }
   void set_costs(const PlanCosts& costs) { costs_ = costs; }
   const JobOptions& options() const { return options_; }
-  // Returns whether its processes may have one more communicator.
+  // Returns whether its processes may have one more communicator, besides those that are being
+  // made.
   bool has_room() const;
   // Returns the peers whose links no new communicator can use: either end leaves, or is gone.
   std::vector<Rank> parted() const;

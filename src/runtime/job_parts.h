@@ -82,6 +82,7 @@ class JobParts {
   }
   // Keeps all links: one of its processes may make a communicator over them.
   void hold() { ++holds_; }
+  size_t holds() const { return holds_; }
   void release() {
     R2CCL_CHECK(holds_ > 0);
     --holds_;

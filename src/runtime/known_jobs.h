@@ -61,8 +61,7 @@ class OfferedJobs {
 class KnownJobs {
  public:
   void add(const std::shared_ptr<Job>& job);
-  // Returns those whose links serve a communicator with these options. They live as long as the
-  // result.
+  // Returns those whose links serve a communicator with these options. The result keeps them.
   OfferedJobs offer(const JobOptions& wanted);
 
  private:

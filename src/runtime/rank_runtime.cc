@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
@@ -193,6 +194,7 @@ void RankRuntime::begin(std::unique_ptr<Members> members) {
   }
   if (!options_.plan_hosts.empty())
     other_hosts_ = std::make_unique<const HostMap>(options_.plan_hosts);
+  R2CCL_CHECK(other_hosts_ == nullptr || options_.plan_hosts.size() == members_->count());
   const HostMap& map = other_hosts_ != nullptr ? *other_hosts_ : members_->map();
   const HostGroups hosts(map.host_numbers());
   operations_ = std::make_unique<Operations>(options_.self, ports, members_->context(), hosts,

@@ -169,6 +169,8 @@ class RankRuntime final : private JobPart {
   bool failure_known() const;
   // Returns whether the links end with it.
   bool last_of_job() const { return !job_->parts().has_others(*this); }
+  // Returns whether another communicator makes calls over the links.
+  bool links_go_on() const { return job_->parts().go_on_without(*this); }
 
   // --- its parts, and for reports ---
   ProgressEngine& engine() { return engine_; }

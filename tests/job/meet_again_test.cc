@@ -83,7 +83,7 @@ TEST(MeetAgain, UsesTheConnectionsThatAreThere) {
 }
 
 // The job lives on in the last communicator that has come from it.
-TEST(MeetAgain, NeedsNotTheFirstCommunicator) {
+TEST(MeetAgain, DoesNotNeedTheFirstCommunicator) {
   Job job(3);
   SharedId id;
   job.run({[&](Comm& comm) {

@@ -78,6 +78,9 @@ void RendezvousClient::progress(TimeNs now) {
       case State::acknowledging:
         wait_for_close(now);
         break;
+      case State::joined:
+        wait_for_all(now);
+        break;
       case State::done:
       case State::failed:
         break;
@@ -95,6 +98,7 @@ TimeNs RendezvousClient::next_timeout() const {
     case State::shaking_hands:
     case State::waiting:
     case State::acknowledging:
+    case State::joined:
       return attempt_deadline_;
     case State::done:
     case State::failed:
@@ -237,9 +241,12 @@ void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
                                    "is it the one of this job?"});
   }
   met_.run = make_run_identity(options_.job, token_, body);
-  stream_->send(type_of(RendezvousMessage::received), std::make_shared<std::vector<std::byte>>());
-  state_ = State::acknowledging;
-  attempt_deadline_ = now + kCloseWait;
+  const auto joined = options_.on_met ? options_.on_met(met_) : Result<bool>(false);
+  if (!joined.ok()) return fail(joined.status());
+  const auto answer = joined.value() ? RendezvousMessage::joined : RendezvousMessage::received;
+  stream_->send(type_of(answer), std::make_shared<std::vector<std::byte>>());
+  state_ = joined.value() ? State::joined : State::acknowledging;
+  attempt_deadline_ = joined.value() ? deadline_ + kLastWords : now + kCloseWait;
 }
 
 // Closing first could discard the acknowledgement. If the server has vanished, the table is valid
@@ -249,6 +256,24 @@ void RendezvousClient::wait_for_close(TimeNs now) {
   if (status.ok() && now < attempt_deadline_) return;
   close();
   state_ = State::done;
+}
+
+// A rank that called before another one has joined would wait for it without a bound.
+void RendezvousClient::wait_for_all(TimeNs now) {
+  const Status status = stream_->pump();
+  while (const auto message = stream_->next()) {
+    if (message->type == type_of(RendezvousMessage::all_joined)) {
+      close();
+      state_ = State::done;
+      return;
+    }
+    return end_attempt({Code::remote, "unexpected message from the rendezvous"}, false, now);
+  }
+  if (!status.ok()) return end_attempt(status, false, now);
+  if (now >= attempt_deadline_) {
+    fail({Code::timeout, "some rank has met the others and has not joined them within " +
+                             duration_text(options_.timeout_ns) + ": is it stopped?"});
+  }
 }
 
 void RendezvousClient::give_up() {

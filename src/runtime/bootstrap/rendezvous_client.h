@@ -36,6 +36,10 @@ class RendezvousClient final : public EventHandler {
     TimeNs timeout_ns = 0;  // all ranks must arrive within this
     ConnectOptions connect;
     NonceSource nonce;
+    // Told who the ranks are. Returns whether this rank has joined them, over links that are there:
+    // then it waits until all have. May be called again, if the connection is lost meanwhile. None:
+    // the rank joins them later.
+    std::function<Result<bool>(const MetJob&)> on_met;
   };
   enum class State : uint8_t {
     pausing,        // no connection; the next attempt is at pause_until_
@@ -43,6 +47,7 @@ class RendezvousClient final : public EventHandler {
     shaking_hands,  // `handshake_` is set
     waiting,        // `stream_` is set; the rank info is being sent, or has arrived
     acknowledging,  // the table has arrived; the server closes when it has the acknowledgement
+    joined,         // the table has arrived; the server tells when all ranks have joined
     done,           // rank_table() is legal
     failed,         // error() gives the reason
   };
@@ -77,6 +82,7 @@ class RendezvousClient final : public EventHandler {
   void arrive(TimeNs now);
   void wait_for_table(TimeNs now);
   void wait_for_close(TimeNs now);
+  void wait_for_all(TimeNs now);
   void on_message(const SealedStream::Message& message, TimeNs now);
   void on_table(std::span<const std::byte> body, TimeNs now);
   void give_up();

@@ -20,7 +20,9 @@ enum class RendezvousMessage : uint8_t {
   table = 2,     // server to rank: the rank info of all ranks
   refused = 3,   // server to rank: the reason why there will be no table
   received = 4,  // rank to server: the table has arrived
-  token = 5      // server to rank, before the table: the run's random number
+  token = 5,     // server to rank, before the table: the run's random number
+  joined = 6,  // rank to server, in place of received: it has joined the others, and waits for them
+  all_joined = 7  // server to rank: all have
 };
 
 inline uint8_t type_of(RendezvousMessage message) {

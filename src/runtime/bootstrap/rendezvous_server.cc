@@ -61,6 +61,7 @@ class RendezvousServer::PendingConnection final : public EventHandler {
     silent,         // authenticated, so `stream` is set; its rank info has not arrived
     waiting,        // has a slot and waits for the table
     served,         // the table is being sent; waits for the acknowledgement
+    joined,         // it waits until all ranks have acknowledged
     leaving,        // has the reason for its dismissal, or is done; waits for it to close
   };
 
@@ -283,13 +284,31 @@ bool RendezvousServer::on_message(PendingConnection& pending, SealedStream::Mess
     }
     return true;
   }
-  if (message.type == type_of(RendezvousMessage::received) &&
-      pending.state == PendingConnection::State::served) {
-    slots_.at(pending.rank).acknowledged = true;
-    // Closing tells the rank that the acknowledgement has arrived and that it may close too.
-    return false;
+  const bool joined = message.type == type_of(RendezvousMessage::joined);
+  const bool acknowledges = joined || message.type == type_of(RendezvousMessage::received);
+  if (!acknowledges || pending.state != PendingConnection::State::served) return false;
+  slots_.at(pending.rank).acknowledged = true;
+  if (joined) pending.state = PendingConnection::State::joined;
+  tell_all_joined(now);
+  // Closing tells the rank that the acknowledgement has arrived and that it may close too.
+  return joined;
+}
+
+bool RendezvousServer::all_acknowledged() const {
+  return table_ != nullptr &&
+         std::ranges::all_of(slots_, [](const auto& entry) { return entry.second.acknowledged; });
+}
+
+void RendezvousServer::tell_all_joined(TimeNs now) {
+  if (!all_acknowledged()) return;
+  for (const auto& pending : pending_) {
+    if (pending->state != PendingConnection::State::joined) continue;
+    pending->stream->send(type_of(RendezvousMessage::all_joined),
+                          std::make_shared<std::vector<std::byte>>());
+    pending->state = PendingConnection::State::leaving;
+    pending->deadline = now + kGoodbye;
+    pending->ready = true;  // to send the message
   }
-  return false;
 }
 
 Status RendezvousServer::take_slot(PendingConnection& pending, Arrival arrival, TimeNs now) {
@@ -436,9 +455,11 @@ Status RendezvousServer::missing_ranks(uint32_t timeout_ms) const {
 }
 
 void RendezvousServer::check_times(TimeNs now) {
-  const bool all_done = table_ != nullptr && std::ranges::all_of(slots_, [](const auto& entry) {
-                          return entry.second.acknowledged;
-                        });
+  const bool all_done =
+      all_acknowledged() && std::ranges::none_of(slots_, [](const auto& entry) {
+        const PendingConnection* pending = entry.second.pending;
+        return pending != nullptr && pending->state == PendingConnection::State::leaving;
+      });
   if (all_done || now >= table_deadline_ || now >= idle_end()) return finish();
   const PendingConnection* too_late = nullptr;
   for (auto it = pending_.begin(); it != pending_.end();) {
@@ -450,6 +471,7 @@ void RendezvousServer::check_times(TimeNs now) {
       continue;
     }
     if (pending.state != PendingConnection::State::leaving) ++counters_.evicted;
+    release_slot(pending, now);
     it = pending_.erase(it);
   }
   if (too_late != nullptr) give_up(missing_ranks(too_late->timeout_ms), now);

@@ -86,6 +86,9 @@ class RendezvousServer {
   void release_slot(const PendingConnection& pending, TimeNs now);
   // Returns when the server ends if no rank comes; kNever while one is here, or has been served.
   TimeNs idle_end() const;
+  bool all_acknowledged() const;
+  // Once all ranks have acknowledged: tells those that have joined.
+  void tell_all_joined(TimeNs now);
   void tell_refused(PendingConnection& pending, const Status& why, TimeNs now);
   void hand_out_table(TimeNs now);
   Status missing_ranks(uint32_t timeout_ms) const;

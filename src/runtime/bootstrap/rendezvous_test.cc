@@ -317,6 +317,47 @@ TEST_F(RendezvousTest, ARankThatLostItsConnectionComesBackForTheTable) {
   EXPECT_TRUE(run_until([&] { return all(State::done); }, kSecond));
 }
 
+// A rank that joins the others when it knows them: they have links already.
+RendezvousClient::Options joins(RendezvousClient::Options options, Result<bool> result = true) {
+  options.on_met = [result = std::move(result)](const MetJob&) { return result; };
+  return options;
+}
+
+TEST_F(RendezvousTest, RanksThatJoinEachOtherGoOnOnceAllHave) {
+  serve();
+  RendezvousClient& first = join(joins(options_of(0, 3)));
+  join(joins(options_of(1, 3)));
+  // This one comes back when it has met the others, and before it has joined them.
+  RendezvousClient::Options slow = options_of(2, 3);
+  slow.nonce = [] {
+    std::array<std::byte, kNonceBytes> nonce;
+    nonce.fill(std::byte{9});
+    return nonce;
+  };
+  const RendezvousClient& slow_client = join(joins(slow, Status(Code::system, "not yet")));
+  ASSERT_TRUE(run_until([&] { return slow_client.state() == State::failed; }, kSecond));
+  clients_.pop_back();
+  settle();
+  EXPECT_EQ(first.state(), State::joined);
+  join(joins(slow));
+  EXPECT_TRUE(run_until([&] { return all(State::done) && server_->finished(); }, kSecond));
+}
+
+TEST_F(RendezvousTest, NoRankGoesOnWithOneThatCannotJoin) {
+  serve();
+  join(joins(options_of(0, 3)));
+  join(joins(options_of(2, 3)));
+  RendezvousClient& unable =
+      join(joins(options_of(1, 3), Status(Code::system, "no memory for this")));
+  ASSERT_TRUE(run_until([&] { return unable.state() == State::failed; }, kSecond));
+  EXPECT_TRUE(mentions(unable.error(), "no memory for this")) << unable.error().message();
+  settle();
+  EXPECT_EQ(clients_[0]->state(), State::joined);
+  EXPECT_EQ(clients_[1]->state(), State::joined);
+  ASSERT_TRUE(run_until([&] { return all(State::failed); }, 2 * kTimeout));
+  EXPECT_TRUE(mentions(clients_[0]->error(), "within 120 s")) << clients_[0]->error().message();
+}
+
 TEST_F(RendezvousTest, RefusesAConnectionOfAnotherKind) {
   serve();
   const auto connect_as = [&](const ConnectionIdentity& identity) {

@@ -46,8 +46,8 @@ void Link::open_channel(ChannelId id, MessageClient& client, Rank peer) {
 }
 
 // A context may open its channels one after the other. The peer may be ahead in others.
-bool Link::has_room() const {
-  return channels_.contexts().all < limits::kContextsMax;
+bool Link::has_room(size_t others) const {
+  return channels_.contexts().all + others < limits::kContextsMax;
 }
 
 void Link::discard(ContextId context) {

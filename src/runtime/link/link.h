@@ -58,8 +58,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void close(ContextId context);
   // This end takes no part in the context: its messages from the peer are thrown away.
   void discard(ContextId context);
-  // Returns whether the channels of one more context have room.
-  bool has_room() const;
+  // Returns whether the channels of one more context have room, after those of `others`.
+  bool has_room(size_t others = 0) const;
 
   // Delivers the notice to the peer's on_notice, after earlier notices and despite every failure,
   // unless a newer notice of the same slot replaces it first.
