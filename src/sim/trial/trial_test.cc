@@ -92,6 +92,10 @@ INSTANTIATE_TEST_SUITE_P(ViewAfterALeave, KeptSeedTest, testing::Values<uint64_t
 // Bytes that were added to a frame count for the verdict `tampered`, as changed ones do.
 INSTANTIATE_TEST_SUITE_P(AddedBytes, KeptSeedTest, testing::Values<uint64_t>(17320));
 
+// The coordinator of a shrink died before the next rank knew its new address. The others told that
+// rank their calls, and it waited for the dead one.
+INSTANTIATE_TEST_SUITE_P(CoordinatorPassedOver, KeptSeedTest, testing::Values<uint64_t>(18974));
+
 // A peer was stopped between the handshake of a data connection that joined and its proof. A path
 // without a data connection was taken for one that full-size frames pass.
 INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
