@@ -39,6 +39,9 @@ class ShrinkAgreement {
   static constexpr TimeNs kAskAgain = kSecond;
   // A rank withdraws a call that its coordinator does not answer, and ends it after this time.
   static constexpr TimeNs kGiveUpAfter = 10 * kSecond;
+  // A rank that others take for the coordinator finds soon that the present one has gone, but not
+  // one whose latest address it does not know. It withdraws its call after this time.
+  static constexpr TimeNs kDoubtFor = 10 * kSecond;
 
   // `patience`: how long a coordinator waits for ranks that have not called.
   ShrinkAgreement(Rank self, int32_t rank_count, TimeNs patience);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -67,6 +68,34 @@ TEST(ShrinkAgreement, GivesUpACoordinatorThatDoesNotAnswer) {
   EXPECT_TRUE(agreement.on_message(Rank(0), late, now + 60 * kSecond).ok());
   EXPECT_EQ(agreement.take_ghosts(), std::vector{late.subject});
   EXPECT_TRUE(agreement.take_ghosts().empty());
+}
+
+// The coordinator has died, and this rank does not see that. Another rank does, which takes this
+// one for the coordinator.
+TEST(ShrinkAgreement, GivesUpACoordinatorThatAnotherRankPassesOver) {
+  constexpr TimeNs kLong = 300 * kSecond;
+  ShrinkAgreement agreement(Rank(1), kRanks, kLong);
+  agreement.call({Rank(3)}, {}, 0);
+  const TimeNs told = 20 * kSecond;
+  const ShrinkWish theirs{1, false, {ranks({3}), 0}};
+  EXPECT_TRUE(agreement.on_message(Rank(2), theirs, told).ok());
+  agreement.take_sends();
+  agreement.progress(agreement.next_timeout());
+  const auto withdrawn = agreement.take_sends();
+  ASSERT_EQ(withdrawn.size(), 1u);
+  EXPECT_EQ(withdrawn[0].to, Rank(0));
+  const TimeNs end = agreement.next_timeout();
+  EXPECT_LE(end, told + 30 * kSecond);
+  agreement.progress(end);
+  ASSERT_TRUE(agreement.outcome().has_value());
+  EXPECT_EQ(agreement.outcome()->outcome, ShrinkOutcome::cut_off);
+  EXPECT_EQ(agreement.outcome()->ranks, ranks({0}));
+  const auto sends = agreement.take_sends();
+  ASSERT_FALSE(sends.empty());
+  EXPECT_TRUE(std::ranges::any_of(sends, [](const ShrinkSend& each) {
+    const auto* decision = std::get_if<ShrinkDecision>(&each.message);
+    return each.to == Rank(2) && decision != nullptr && decision->outcome == ShrinkOutcome::cut_off;
+  }));
 }
 
 // A rank that has not made the parent answers nothing.

@@ -78,7 +78,16 @@ std::optional<ShrinkDecision> ShrinkAgreement::give_up(const ShrinkSubject& subj
     return std::nullopt;
   }
   Heard& own = heard(self_);
-  const TimeNs late = own.since + patience_ + 2 * kSecond;
+  // A rank that has told this one its call takes all lower ones for gone.
+  TimeNs doubted = kNever;
+  for (const Rank rank : kept(subject)) {
+    const bool told = rank != self_ && wants(rank, subject) && heard(rank).direct;
+    if (told) doubted = std::min(doubted, heard(rank).since);
+  }
+  const bool doubts = doubted < own.since + patience_;
+  const TimeNs late = (doubts ? std::max(own.since, doubted) + std::min(patience_, kDoubtFor)
+                              : own.since + patience_) +
+                      2 * kSecond;
   if (now < late) {
     next_ = std::min(next_, late);
     return std::nullopt;
@@ -89,7 +98,8 @@ std::optional<ShrinkDecision> ShrinkAgreement::give_up(const ShrinkSubject& subj
     return std::nullopt;
   }
   given_up_.push_back(subject);
-  return outcome_of(subject, ShrinkOutcome::not_called, {coordinator(subject)});
+  const ShrinkOutcome how = doubts ? ShrinkOutcome::cut_off : ShrinkOutcome::not_called;
+  return outcome_of(subject, how, {coordinator(subject)});
 }
 
 // Returns the view of a communicator that is made; null if this rank knows of none.

@@ -169,6 +169,14 @@ IoResult Flow::send(int side, std::span<const iovec> slices) {
   return result;
 }
 
+// A process that has given up a connection may keep it, unwatched, to see how the other kernel ends
+// it. It reads the bytes then, and takes none of them.
+bool Flow::in_use(int side) const {
+  const Side& self = sides_[index(side)];
+  return self.state == SideState::established && self.process != nullptr &&
+         self.process->sim_poller().watches(self.poll_id);
+}
+
 // Expects the reader of a tampered frame, or its writer, to give up this connection. A relay passes
 // the bytes on, and may not hear that the far end has given it up.
 void Flow::expect_notice(int reader) {
@@ -176,8 +184,7 @@ void Flow::expect_notice(int reader) {
   engine.at(engine.now() + kNoticeTime, [&network = network_, id = id_, reader] {
     const Flow* flow = network.find(id);
     if (flow == nullptr) return;
-    const auto in_use = [&](int side) { return flow->state(side) == SideState::established; };
-    if (in_use(reader) && in_use(1 - reader)) network.note_unnoticed();
+    if (flow->in_use(reader) && flow->in_use(1 - reader)) network.note_unnoticed();
   });
 }
 

@@ -152,6 +152,7 @@ class Flow {
   void on_timer(int side);
   void note_answer(int side);
   void keep_alive(int side);
+  bool in_use(int side) const;
   void expect_notice(int reader);
 
   Network& network_;

@@ -76,6 +76,11 @@ void SimPoller::touch(int poll_id) {
   if (on_ready_) on_ready_();
 }
 
+bool SimPoller::watches(int poll_id) const {
+  const auto index = static_cast<size_t>(poll_id);
+  return poll_id >= 0 && index < slots_.size() && slots_[index].watched;
+}
+
 bool SimPoller::has_events() {
   if (woken_) return true;
   while (!candidates_.empty()) {

@@ -31,6 +31,7 @@ class SimPoller final : public Poller {
   void detach(int poll_id);
   // The source's readiness may have changed.
   void touch(int poll_id);
+  bool watches(int poll_id) const;
   // Returns true when wait() would return events, or wake() was called since the last wait.
   bool has_events();
 

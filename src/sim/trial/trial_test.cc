@@ -92,6 +92,16 @@ INSTANTIATE_TEST_SUITE_P(ViewAfterALeave, KeptSeedTest, testing::Values<uint64_t
 // Bytes that were added to a frame count for the verdict `tampered`, as changed ones do.
 INSTANTIATE_TEST_SUITE_P(AddedBytes, KeptSeedTest, testing::Values<uint64_t>(17320));
 
+// A rank had been cut off for three seconds, and its voucher came six seconds after the first one.
+INSTANTIATE_TEST_SUITE_P(LateVoucher, KeptSeedTest, testing::Values<uint64_t>(12574));
+
+// A rank read the tampered bytes of a connection that it had given up, and kept to see how it ends.
+INSTANTIATE_TEST_SUITE_P(TamperedAfterItsEnd, KeptSeedTest, testing::Values<uint64_t>(13185));
+
+// The coordinator of a shrink died before the next rank knew its new address. The others told that
+// rank their calls, and it waited for the dead one.
+INSTANTIATE_TEST_SUITE_P(CoordinatorPassedOver, KeptSeedTest, testing::Values<uint64_t>(18974));
+
 // A peer was stopped between the handshake of a data connection that joined and its proof. A path
 // without a data connection was taken for one that full-size frames pass.
 INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
