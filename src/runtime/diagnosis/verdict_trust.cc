@@ -12,14 +12,13 @@ namespace r2ccl {
 namespace {
 
 // A verdict waits so long for the news that it counts. An idle link notices the loss of a control
-// stream by its heartbeats, some seconds later than a busy one. A voucher may be on a stream that
-// waits for TCP's timer after an outage, for as long again as that took.
-constexpr TimeNs kWait = 10 * kSecond;
+// stream by its heartbeats, some seconds later than a busy one.
+constexpr TimeNs kWait = 5 * kSecond;
 constexpr size_t kWaitingMax = 64;
 // One fault makes few verdicts, and all who make the same do so within seconds.
 constexpr size_t kCountedMax = 64;
 // A path that has been connected for so long was so when the fault was found.
-constexpr TimeNs kSteady = 15 * kSecond;
+constexpr TimeNs kSteady = 10 * kSecond;
 
 }  // namespace
 

@@ -92,9 +92,6 @@ INSTANTIATE_TEST_SUITE_P(ViewAfterALeave, KeptSeedTest, testing::Values<uint64_t
 // Bytes that were added to a frame count for the verdict `tampered`, as changed ones do.
 INSTANTIATE_TEST_SUITE_P(AddedBytes, KeptSeedTest, testing::Values<uint64_t>(17320));
 
-// A rank had been cut off for three seconds, and its voucher came six seconds after the first one.
-INSTANTIATE_TEST_SUITE_P(LateVoucher, KeptSeedTest, testing::Values<uint64_t>(12574));
-
 // A rank read the tampered bytes of a connection that it had given up, and kept to see how it ends.
 INSTANTIATE_TEST_SUITE_P(TamperedAfterItsEnd, KeptSeedTest, testing::Values<uint64_t>(13185));
 
