@@ -140,8 +140,8 @@ class Job {
     options.rank_count = cluster_.size();
     std::vector<Rank> peers;
     for (int peer = 0; peer < cluster_.size(); ++peer) peers.emplace_back(peer);
-    simulated.further.push_back(
-        std::make_unique<RankRuntime>(*simulated.runtime, std::move(options), observer_));
+    simulated.further.push_back(std::make_unique<RankRuntime>(simulated.runtime->shared_job(),
+                                                              std::move(options), observer_));
     const ContextId context(kFirstContext + static_cast<uint64_t>(number));
     node.joined = simulated.further.back()->join(context, std::move(peers)).ok();
     node.bytes = heap_bytes() - before;
