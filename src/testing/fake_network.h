@@ -153,9 +153,10 @@ class FakeNetwork {
     ++messages_;
     expect_unchanged(send);
     std::copy(send.source.begin(), send.source.end(), receive.target.begin());
+    const size_t bytes = send.source.size();
     events_.push_back([=, this] {
       End& at = end(channel, to, from);
-      if (!at.cancelled) at.client->on_received(from, channel, MessageNo(number));
+      if (!at.cancelled) at.client->on_received(from, channel, MessageNo(number), bytes);
     });
     events_.push_back([=, this] {
       End& at = end(channel, from, to);

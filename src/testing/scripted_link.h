@@ -319,7 +319,9 @@ class ScriptedLink final : private LinkSurroundings, private MessageClient {
   void on_contradiction(Rank, const std::string& why) override { contradictions_.push_back(why); }
   // MessageClient
   void on_sent(Rank, ChannelId, MessageNo number) override { sent_.push_back(number); }
-  void on_received(Rank, ChannelId, MessageNo number) override { received_.push_back(number); }
+  void on_received(Rank, ChannelId, MessageNo number, uint64_t) override {
+    received_.push_back(number);
+  }
   void on_mismatch(Rank, ChannelId, const Status&) override {}
 
   ManualClock clock_;

@@ -39,6 +39,7 @@ ReceiveLedger::Posted ReceiveLedger::post(const Receive& receive) {
   }
   open.early.clear();
   result.complete = open.complete();
+  result.message_bytes = open.message_bytes;
   advance();
   return result;
 }

@@ -56,8 +56,9 @@ class ReceiveLedger {
   struct Posted {
     MessageNo number;
     bool complete = false;
-    uint64_t freed_bytes = 0;  // that have left the eager pool
-    Status mismatch;           // the early message is not the posted one
+    uint64_t message_bytes = 0;  // of a complete one
+    uint64_t freed_bytes = 0;    // that have left the eager pool
+    Status mismatch;             // the early message is not the posted one
   };
   Posted post(const Receive& receive);
   Posted post(std::span<std::byte> bytes, uint64_t context) { return post({bytes, context}); }

@@ -186,7 +186,7 @@ void Executor::on_sent(Rank peer, ChannelId, MessageNo number) {
   message_complete(StepQueueKind::send, peer, number);
 }
 
-void Executor::on_received(Rank peer, ChannelId, MessageNo number) {
+void Executor::on_received(Rank peer, ChannelId, MessageNo number, uint64_t) {
   message_complete(StepQueueKind::receive, peer, number);
 }
 

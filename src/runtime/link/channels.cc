@@ -168,10 +168,6 @@ uint64_t ChannelSet::fresh_bytes() const {
   return bytes;
 }
 
-void ChannelSet::complete(Ended what, const Channel& channel, MessageNo number, const Status& why) {
-  completions_.push_back({what, &channel, number, why});
-}
-
 void ChannelSet::forget_completions(const Channel& channel) {
   completions_.erase_if([&](const Completion& c) { return c.channel == &channel; });
 }
@@ -189,7 +185,7 @@ void ChannelSet::deliver_completions(size_t most) {
         client->on_sent(ended.channel->peer, id, ended.number);
         break;
       case Ended::received:
-        client->on_received(ended.channel->peer, id, ended.number);
+        client->on_received(ended.channel->peer, id, ended.number, ended.bytes);
         break;
       case Ended::mismatch:
         client->on_mismatch(ended.channel->peer, id, ended.why);

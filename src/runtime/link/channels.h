@@ -111,8 +111,16 @@ class ChannelSet {
   uint64_t fresh_bytes() const;
 
   // --- completions ---
-  enum class Ended : uint8_t { sent, received, mismatch };
-  void complete(Ended what, const Channel& channel, MessageNo number, const Status& why = {});
+  void complete_send(const Channel& channel, MessageNo number) {
+    completions_.push_back({Ended::sent, &channel, number, 0, {}});
+  }
+  // `bytes`: the size of the message.
+  void complete_receive(const Channel& channel, MessageNo number, uint64_t bytes) {
+    completions_.push_back({Ended::received, &channel, number, bytes, {}});
+  }
+  void complete_mismatch(const Channel& channel, MessageNo number, const Status& why) {
+    completions_.push_back({Ended::mismatch, &channel, number, 0, why});
+  }
   // Drops the completions of this channel.
   void forget_completions(const Channel& channel);
   // Delivers completions to the clients, also those that these calls cause; at most `most`.
@@ -122,10 +130,12 @@ class ChannelSet {
   void check_invariants() const;
 
  private:
+  enum class Ended : uint8_t { sent, received, mismatch };
   struct Completion {
     Ended what = Ended::sent;
     const Channel* channel = nullptr;
     MessageNo number;
+    uint64_t bytes = 0;
     Status why;
   };
 

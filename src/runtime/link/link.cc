@@ -133,7 +133,7 @@ MessageNo Link::post_send(ChannelId id, std::span<const std::byte> bytes, uint64
   const SendLedger::Posted posted = source.send().post(bytes, context);
   sender_.note_load();
   if (posted.buffered || mutated(Mutant::complete_before_acknowledged)) {
-    channels_.complete(ChannelSet::Ended::sent, source, posted.number);
+    channels_.complete_send(source, posted.number);
   }
   return posted.number;
 }
@@ -143,9 +143,9 @@ MessageNo Link::post(ChannelId id, const ReceiveLedger::Receive& receive) {
   Channel& target = channels_.at(id).use();
   const ReceiveLedger::Posted posted = target.receive().post(receive);
   if (!posted.mismatch.ok()) {
-    channels_.complete(ChannelSet::Ended::mismatch, target, posted.number, posted.mismatch);
+    channels_.complete_mismatch(target, posted.number, posted.mismatch);
   } else if (posted.complete) {
-    channels_.complete(ChannelSet::Ended::received, target, posted.number);
+    channels_.complete_receive(target, posted.number, posted.message_bytes);
   }
   changed();
   // Small messages are sent eagerly, so the sender waits for room in the eager pool alone. The
@@ -176,7 +176,7 @@ void Link::copy_remainders() {
       if (!mutated(Mutant::no_keep)) path->copy_remainder(id);
     }
     for (const auto& message : ended) {
-      channels_.complete(ChannelSet::Ended::sent, *channel, message.number);
+      channels_.complete_send(*channel, message.number);
     }
     wake();
   }

@@ -30,7 +30,7 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
     return place;
   }
   // The ranks' calls differ. That is the caller's error, not the path's. Discard the bytes.
-  channels_.complete(ChannelSet::Ended::mismatch, *target.value(), header.message, place.status());
+  channels_.complete_mismatch(*target.value(), header.message, place.status());
   changed();
   target.value()->changed_version = state_.version();  // tells the peer where its chunks go
   return ReceiveLedger::Place{};
@@ -59,7 +59,7 @@ void Link::on_chunk(Path& path, const DataHeader& header, std::vector<std::byte>
   if (state_.much_unreported()) state_.mark_urgent();
   if (accepted.message_complete) {
     if (header.message_bytes > limits::kBufferedSendBytesMax) state_.mark_urgent();
-    channels_.complete(ChannelSet::Ended::received, target, header.message);
+    channels_.complete_receive(target, header.message, header.message_bytes);
   }
 }
 
@@ -116,7 +116,7 @@ Status Link::apply_channels(const ControlFrame& frame) {
         if (!mutated(Mutant::no_pad)) each->finish_with_padding(report.channel, done.number);
       }
       // The client of a buffered message got its completion when the message was posted.
-      if (!done.buffered) channels_.complete(ChannelSet::Ended::sent, *target.value(), done.number);
+      if (!done.buffered) channels_.complete_send(*target.value(), done.number);
     }
     R2CCL_RETURN_IF_ERROR(applied);
   }

@@ -31,7 +31,7 @@ TEST(Link, ReportsInTurnsTheStateThatOneFrameCannotHold) {
   s.connect(0);
   struct Ignore final : MessageClient {
     void on_sent(Rank, ChannelId, MessageNo) override {}
-    void on_received(Rank, ChannelId, MessageNo) override {}
+    void on_received(Rank, ChannelId, MessageNo, uint64_t) override {}
     void on_mismatch(Rank, ChannelId, const Status&) override {}
   } ignore;
   Bytes memory(kBytes);

@@ -19,8 +19,9 @@ class MessageClient {
   virtual ~MessageClient() = default;
   // Every byte of the message is acknowledged or copied: the client may overwrite the source.
   virtual void on_sent(Rank peer, ChannelId channel, MessageNo number) = 0;
-  // Every byte is in its place, and no late copy will touch it again.
-  virtual void on_received(Rank peer, ChannelId channel, MessageNo number) = 0;
+  // Every byte of the message, which has so many, is in its place, and no late copy will touch it
+  // again.
+  virtual void on_received(Rank peer, ChannelId channel, MessageNo number, uint64_t bytes) = 0;
   // The peer's message does not match the posted one (another size or context). The calls of the
   // ranks have diverged, and no message completes on this channel any more.
   virtual void on_mismatch(Rank peer, ChannelId channel, const Status& why) = 0;
@@ -50,9 +51,8 @@ class MessagePort {
                               uint64_t context) = 0;
   virtual MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes,
                                  uint64_t context) = 0;
-  // Posts the next receive for a message of kNoContext that may come, of at most this size: the
-  // bytes after its end stay as they were. The end of the link does not wait for it. The bytes of
-  // such messages are the library's own memory, at both ends.
+  // Posts the next receive for a message of any context that may come, of at most this size: the
+  // bytes after its end stay as they were. The end of the link does not wait for it.
   virtual MessageNo post_standing_receive(ChannelId channel, std::span<std::byte> bytes) = 0;
 
   // Tells the link that the client only waits for the end of its posted messages. Then a message

@@ -91,7 +91,7 @@ class PeerTableTest : public testing::Test, protected MessageClient {
     sent_.push_back(peer.value());
     if (sends_for_ever_) send(peer.value());
   }
-  void on_received(Rank, ChannelId, MessageNo) override {}
+  void on_received(Rank, ChannelId, MessageNo, uint64_t) override {}
   void on_mismatch(Rank, ChannelId, const Status&) override {}
 
   static constexpr TimeNs kCutoff = 60 * kSecond;

@@ -126,7 +126,7 @@ void PointToPoint::on_sent(Rank peer, ChannelId, MessageNo number) {
   if (failure_.ok()) message_complete(peer, at(peer).sends, number);
 }
 
-void PointToPoint::on_received(Rank peer, ChannelId, MessageNo number) {
+void PointToPoint::on_received(Rank peer, ChannelId, MessageNo number, uint64_t) {
   if (failure_.ok()) message_complete(peer, at(peer).receives, number);
 }
 

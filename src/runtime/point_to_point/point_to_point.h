@@ -74,7 +74,7 @@ class PointToPoint final : public MessageClient {
   std::vector<Rank> waits_on() const;
 
   void on_sent(Rank peer, ChannelId channel, MessageNo number) override;
-  void on_received(Rank peer, ChannelId channel, MessageNo number) override;
+  void on_received(Rank peer, ChannelId channel, MessageNo number, uint64_t bytes) override;
   void on_mismatch(Rank peer, ChannelId channel, const Status& why) override;
 
  private:

@@ -309,7 +309,7 @@ class Liar : public MessageClient {
     port_.post_send(kFrames, frames_.back(), kNoContext);
   }
   void on_sent(Rank, ChannelId, MessageNo) override {}
-  void on_received(Rank, ChannelId, MessageNo) override {}
+  void on_received(Rank, ChannelId, MessageNo, uint64_t) override {}
   void on_mismatch(Rank, ChannelId, const Status&) override {}
 
  private:

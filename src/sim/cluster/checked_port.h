@@ -49,9 +49,9 @@ class CheckedPort final : public MessagePort, private MessageClient {
     check_.on_sent(end_, channel, number);
     clients_.at(channel)->on_sent(peer, channel, number);
   }
-  void on_received(Rank peer, ChannelId channel, MessageNo number) override {
+  void on_received(Rank peer, ChannelId channel, MessageNo number, uint64_t bytes) override {
     check_.on_received(end_, channel, number);
-    clients_.at(channel)->on_received(peer, channel, number);
+    clients_.at(channel)->on_received(peer, channel, number, bytes);
   }
   void on_mismatch(Rank peer, ChannelId channel, const Status& why) override {
     if (!check_.mismatch_expected()) {
