@@ -12,9 +12,34 @@
 
 namespace r2ccl {
 
+// Posted work without a waiting caller.
+struct ProgressThread::Posted final : DriverTask {
+  explicit Posted(std::function<void()> given) : work(std::move(given)) {}
+  void run() override {
+    const std::unique_ptr<Posted> owned(this);
+    work();
+  }
+  void drop() override { delete this; }
+  const std::function<void()> work;
+};
+
+// The work of a caller that waits for it.
+struct ProgressThread::Called final : DriverTask {
+  explicit Called(const std::function<void()>& given) : work(given) {}
+  void run() override {
+    struct Ran {
+      std::atomic<bool>& flag;
+      ~Ran() { flag.store(true, std::memory_order_release); }  // ends the task's life
+    } const at_the_end{ran};
+    work();
+  }
+  const std::function<void()>& work;
+  std::atomic<bool> ran{false};
+};
+
 ProgressThread::~ProgressThread() {
   stop();
-  while (posted_ != nullptr) delete std::exchange(posted_, posted_->next);
+  while (posted_ != nullptr) std::exchange(posted_, posted_->next_)->drop();
 }
 
 void ProgressThread::start() {
@@ -76,7 +101,8 @@ void ProgressThread::drive_until_wanted(Lock& lock) {
   hurry_ = false;
   nap_ = kNapMin;
   driven_ = thread_drives_ = true;
-  while (!stop_ && !has_waiters()) progress(kNever, lock);
+  while (!stop_ && !has_waiters() && !polled_) progress(kNever, lock);
+  if (std::exchange(polled_, false)) leave_to_callers();
   driven_ = thread_drives_ = false;
   waited_.notify_all();
 }
@@ -125,33 +151,26 @@ void ProgressThread::look_for_waiters() {
 }
 
 void ProgressThread::post(std::function<void()> work) {
-  auto posted = std::make_unique<Posted>();
-  posted->work = std::move(work);
-  enqueue(*posted.release());
+  post(*std::make_unique<Posted>(std::move(work)).release());
 }
 
-void ProgressThread::enqueue(Posted& posted) {
+void ProgressThread::post(DriverTask& task) {
   const Lock lock(mutex_);
-  (posted_ == nullptr ? posted_ : posted_last_->next) = &posted;
-  posted_last_ = &posted;
+  task.next_ = nullptr;
+  (posted_ == nullptr ? posted_ : posted_last_->next_) = &task;
+  posted_last_ = &task;
   if (driven_) poller_.wake();
 }
 
 void ProgressThread::run_posted() {
-  Posted* posted = nullptr;
+  DriverTask* posted = nullptr;
   {
     const Lock lock(mutex_);
     posted = std::exchange(posted_, nullptr);
   }
   while (posted != nullptr) {
-    Posted& each = *std::exchange(posted, posted->next);
-    if (each.called == nullptr) {
-      const std::unique_ptr<Posted> owned(&each);
-      guarded(each.work);
-    } else {
-      guarded(*each.called);
-      each.ran.store(true, std::memory_order_release);  // ends its life
-    }
+    DriverTask& each = *std::exchange(posted, posted->next_);
+    guarded([&each] { each.run(); });
   }
 }
 
@@ -171,6 +190,23 @@ void ProgressThread::drive_once() {
   give_up_driving();
 }
 
+void ProgressThread::poll() {
+  Lock lock(mutex_);
+  if (thread_drives_ && !std::exchange(polled_, true)) poller_.wake();
+  if (driven_ || has_waiters() || stop_) return;
+  driven_ = true;
+  progress(0, lock);
+  driven_ = false;
+  stop_ || has_waiters() ? waited_.notify_all() : leave_to_callers();
+}
+
+// The progress thread takes over after a while in which none of them has driven.
+void ProgressThread::leave_to_callers() {
+  free_until_ = clock_.now() + kReturnTime;
+  nap_ = std::min(nap_, kNapMax);
+  if (resting_until_ > free_until_ + kNapMax) needed_.notify_one();
+}
+
 void ProgressThread::wake() {
   const Lock lock(mutex_);
   woken_ = true;
@@ -178,20 +214,19 @@ void ProgressThread::wake() {
 }
 
 void ProgressThread::call(const std::function<void()>& work) {
-  Posted posted;
-  posted.called = &work;
-  enqueue(posted);
-  const auto ran = [&posted] { return posted.ran.load(std::memory_order_acquire); };
-  if (!wait_until(ran, kNever)) forget(posted);
+  Called called(work);
+  post(called);
+  const auto ran = [&called] { return called.ran.load(std::memory_order_acquire); };
+  if (!wait_until(ran, kNever)) forget(called);
 }
 
 // Takes work that will never run out of the queue.
-void ProgressThread::forget(const Posted& posted) {
+void ProgressThread::forget(const DriverTask& task) {
   const Lock lock(mutex_);
-  Posted* before = nullptr;
-  for (Posted* each = posted_; each != nullptr; before = std::exchange(each, each->next)) {
-    if (each != &posted) continue;
-    (before == nullptr ? posted_ : before->next) = each->next;
+  DriverTask* before = nullptr;
+  for (DriverTask* each = posted_; each != nullptr; before = std::exchange(each, each->next_)) {
+    if (each != &task) continue;
+    (before == nullptr ? posted_ : before->next_) = each->next_;
     if (posted_last_ == each) posted_last_ = before;
     return;
   }
@@ -237,9 +272,8 @@ void ProgressThread::give_up_driving() {
   if (stop_ || has_waiters()) return waited_.notify_all();
   if (driven_) return;
   hurry_ = driver_.busy();
-  free_until_ = clock_.now() + kReturnTime;
-  nap_ = std::min(nap_, kNapMax);
-  if (hurry_ || resting_until_ > free_until_ + kNapMax) needed_.notify_one();
+  leave_to_callers();
+  if (hurry_) needed_.notify_one();
 }
 
 }  // namespace r2ccl

@@ -37,6 +37,25 @@ class ProgressDriver {
   virtual void on_exception(const std::exception& error) noexcept = 0;
 };
 
+// Work for the driving thread.
+class DriverTask {
+ public:
+  // Once this has begun, the task may be posted again, or end its own life.
+  virtual void run() = 0;
+  // The driver ends, and this never runs.
+  virtual void drop() {}
+
+ protected:
+  DriverTask() = default;
+  DriverTask(const DriverTask&) = delete;
+  DriverTask& operator=(const DriverTask&) = delete;
+  ~DriverTask() = default;
+
+ private:
+  friend class ProgressThread;
+  DriverTask* next_ = nullptr;
+};
+
 class ProgressThread final : public RequestDriver {
  public:
   // As long as a state change may wait for others.
@@ -68,12 +87,17 @@ class ProgressThread final : public RequestDriver {
   // Runs `work` in the driving thread, in the order of the calls. The caller should then wait, or
   // call hand_over() or drive_once(); else the work may wait for kReturnTime.
   void post(std::function<void()> work);
+  // The same without memory of this class. `task` must live until it has run.
+  void post(DriverTask& task);
   // Makes the progress thread drive at once, unless a caller drives.
   void hand_over();
   // Unless another thread drives: drives for one pass, without a wait. If work is left then, the
   // progress thread goes on at once. A small operation often ends in this pass, or at least its
   // bytes leave; to wake the thread costs more than either.
   void drive_once();
+  // The same for a caller that asks again and again whether something is complete. It drives from
+  // its next call on, if the progress thread drives now, and gives that thread no work in between.
+  void poll();
   // Returns when `work` has run in the driving thread. Requires running().
   void call(const std::function<void()>& work);
   // RequestDriver; `done` is called under the lock of this class, which it must not enter.
@@ -92,26 +116,22 @@ class ProgressThread final : public RequestDriver {
     bool held = false;
     Waiter* next = nullptr;
   };
-  struct Posted {
-    std::function<void()> work;                     // unless a caller waits for it
-    const std::function<void()>* called = nullptr;  // the work of one that does
-    std::atomic<bool> ran{false};
-    Posted* next = nullptr;
-  };
+  struct Posted;
+  struct Called;
   using Lock = std::unique_lock<std::mutex>;
 
   void run();
   void drive_until_wanted(Lock& lock);
   void drive_for(const Waiter& waiter, TimeNs deadline, Lock& lock);
   void progress(TimeNs wait_max, Lock& lock);
-  void enqueue(Posted& posted);
-  void forget(const Posted& posted);
+  void forget(const DriverTask& task);
   bool has_waiters() const { return waiters_ != nullptr; }
   bool has_several_waiters() const { return has_waiters() && waiters_->next != nullptr; }
   void look_for_waiters();
   void give_way(Lock& lock);
   void leave(const Waiter& waiter);
   void give_up_driving();
+  void leave_to_callers();
   void rest(Lock& lock, TimeNs until);
   void guarded(const std::function<void()>& work);
 
@@ -122,17 +142,18 @@ class ProgressThread final : public RequestDriver {
 
   std::mutex mutex_;  // guards the members below
   bool stop_ = false;
-  bool driven_ = false;             // some thread drives
-  bool thread_drives_ = false;      // implies driven_: it is the progress thread
-  bool woken_ = false;              // the next pass must not wait
-  Posted* posted_ = nullptr;        // oldest first
-  Posted* posted_last_ = nullptr;   // valid unless posted_ is null
-  Waiter* waiters_ = nullptr;       // one of them drives, or will
-  std::condition_variable waited_;  // for them: one holds, or the driver is free
-  std::condition_variable needed_;  // for the progress thread: take over, or rest less
-  bool hurry_ = false;              // the progress thread must not wait for free_until_
-  TimeNs free_until_ = 0;           // the time that the progress thread leaves to callers
-  TimeNs resting_until_ = 0;        // when the progress thread looks again
+  bool driven_ = false;           // some thread drives
+  bool thread_drives_ = false;    // implies driven_: it is the progress thread
+  bool woken_ = false;            // the next pass must not wait
+  bool polled_ = false;           // a caller polls: the progress thread leaves the driver to it
+  DriverTask* posted_ = nullptr;  // oldest first
+  DriverTask* posted_last_ = nullptr;  // valid unless posted_ is null
+  Waiter* waiters_ = nullptr;          // one of them drives, or will
+  std::condition_variable waited_;     // for them: one holds, or the driver is free
+  std::condition_variable needed_;     // for the progress thread: take over, or rest less
+  bool hurry_ = false;                 // the progress thread must not wait for free_until_
+  TimeNs free_until_ = 0;              // the time that the progress thread leaves to callers
+  TimeNs resting_until_ = 0;           // when the progress thread looks again
   // The progress thread looks after this time whether a caller still drives, so that the end of a
   // short wait need not wake it. It doubles with each look in vain. Each look takes the core from a
   // rank that has work: with 32 ranks on two cores, looks every 0.25 ms took a tenth of both.
