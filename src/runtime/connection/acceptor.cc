@@ -98,13 +98,8 @@ class Acceptor::PendingConnection final : public EventHandler {
   Acceptor& owner_;
 };
 
-Acceptor::Acceptor(Reactor& reactor, Transport& transport, const Clock& clock,
-                   const RunIdentity& run, Callbacks callbacks)
-    : reactor_(reactor),
-      transport_(transport),
-      clock_(clock),
-      run_(run),
-      callbacks_(std::move(callbacks)) {}
+Acceptor::Acceptor(Reactor& reactor, Transport& transport, const Clock& clock, Callbacks callbacks)
+    : reactor_(reactor), transport_(transport), clock_(clock), callbacks_(std::move(callbacks)) {}
 
 Acceptor::~Acceptor() = default;
 
@@ -150,9 +145,8 @@ void Acceptor::admit(ListenSocket& listen_socket, std::unique_ptr<Connection> co
                      TimeNs now) {
   const int poll_id = connection->poll_id();
   auto pending = std::make_unique<PendingConnection>(
-      *this, std::move(connection),
-      make_acceptor(run_, listen_socket.nic(), callbacks_.policy, callbacks_.nonce()),
-      listen_socket.nic(), now + limits::kHandshakeAgeMax);
+      *this, std::move(connection), callbacks_.handshake(listen_socket.nic()), listen_socket.nic(),
+      now + limits::kHandshakeAgeMax);
   auto added = reactor_.add(poll_id, *pending, false);
   if (!added.ok()) return;
   pending->registration = std::move(added).value();

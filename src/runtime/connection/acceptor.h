@@ -1,4 +1,4 @@
-// All listeners of one rank and its pending connections: connections that have not authenticated.
+// Listeners and their pending connections: connections that have not authenticated.
 // Their number, their age and their share of each pass are bounded (handshake_limiter.h), so
 // garbage, half-open connections and a flood cost little and delay no peer.
 #pragma once
@@ -21,13 +21,12 @@ namespace r2ccl {
 class Acceptor {
  public:
   struct Callbacks {
-    AcceptPolicy policy;
-    std::function<std::array<std::byte, kNonceBytes>()> nonce;
+    // Returns the accepting end's handshake for a connection to the listener of that NIC.
+    std::function<std::unique_ptr<Handshake>(NicId came_by)> handshake;
     std::function<void(EstablishedConnection)> established;
   };
 
-  Acceptor(Reactor& reactor, Transport& transport, const Clock& clock, const RunIdentity& run,
-           Callbacks callbacks);
+  Acceptor(Reactor& reactor, Transport& transport, const Clock& clock, Callbacks callbacks);
   ~Acceptor();
 
   // Listens and returns the endpoint; `local` and `port`: as Transport has them. The listener of a
@@ -64,7 +63,6 @@ class Acceptor {
   Reactor& reactor_;
   Transport& transport_;
   const Clock& clock_;
-  const RunIdentity& run_;  // admits no connection before the ranks have met
   Callbacks callbacks_;
   std::vector<std::unique_ptr<ListenSocket>> listen_sockets_;
   HandshakeLimiter limiter_;                                 // all of pending_

@@ -36,19 +36,21 @@ std::array<std::byte, kNonceBytes> nonce(uint32_t seed) {
 class AcceptorTest : public testing::Test {
  protected:
   AcceptorTest() {
-    acceptor_.emplace(reactor_, server_host_, clock_, run_, callbacks());
+    acceptor_.emplace(reactor_, server_host_, clock_, callbacks());
     EXPECT_TRUE(acceptor_->begin().ok());
     endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   }
 
   Acceptor::Callbacks callbacks() {
     Acceptor::Callbacks callbacks;
-    callbacks.policy = [](const ConnectionIdentity& identity,
-                          Incarnation) -> Result<AcceptDecision> {
+    const auto policy = [](const ConnectionIdentity& identity,
+                           Incarnation) -> Result<AcceptDecision> {
       if (identity.path != kIdentity.path) return Status(Code::remote, "no such path here");
       return AcceptDecision{Incarnation(6), Incarnation(), {}};
     };
-    callbacks.nonce = [this] { return nonce(nonces_++); };
+    callbacks.handshake = [this, policy](NicId came_by) {
+      return make_acceptor(run_, came_by, policy, nonce(nonces_++));
+    };
     callbacks.established = [this](EstablishedConnection connection) {
       established_.push_back(std::move(connection));
     };
@@ -345,7 +347,7 @@ TEST_F(AcceptorTest, PendingConnectionsTakeAMillisecondOfEachPassAndDelayNoPeer)
   const SlowClock slow(clock_, 200 * kMicrosecond);
   SimHost& peer_host = fabric_.add_host("peer");
   fabric_.add_nic(peer_host, {.name = "nic0"});
-  Acceptor acceptor(reactor_, server_host_, slow, run_, callbacks());
+  Acceptor acceptor(reactor_, server_host_, slow, callbacks());
   ASSERT_TRUE(acceptor.begin().ok());
   acceptor.reserve({peer_host.address_of("nic0")});
   const Endpoint endpoint = acceptor.listen(server_host_.address_of("nic0"), "nic0", kNic).value();
@@ -467,7 +469,7 @@ TEST_F(AcceptorTest, APeerThatLeavesInTheMiddleCostsNothing) {
 }
 
 TEST_F(AcceptorTest, AnEarlyPeerWaitsUntilTheAcceptorBegins) {
-  acceptor_.emplace(reactor_, server_host_, clock_, run_, callbacks());
+  acceptor_.emplace(reactor_, server_host_, clock_, callbacks());
   endpoint_ = acceptor_->listen(server_host_.address_of("nic0"), "nic0", kNic).value();
   HandshakeIo client = honest_client();
   EXPECT_EQ(shake(client, 2 * kSecond), HandshakeIo::Progress::running);

@@ -26,7 +26,7 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
     : shared_(shared),
       options_(std::move(options)),
       reactor_(shared.reactor(), owner),
-      nics_(shared.transport(), shared.nic_queues(), make_acceptor()),
+      nics_(shared.transport(), shared.nic_queues(), make_listeners()),
       relays_({reactor_, shared.scratch(), options_.link.witness}, shared.transport(),
               shared.clock(), job_, peers_, nics_),
       unreached_(job_, options_.link.cutoff),
@@ -34,12 +34,14 @@ ProgressEngine::ProgressEngine(ProcessEngine& shared, HandlerOwner& owner, Engin
 
 ProgressEngine::~ProgressEngine() = default;
 
-std::unique_ptr<Acceptor> ProgressEngine::make_acceptor() {
+std::unique_ptr<Acceptor> ProgressEngine::make_listeners() {
   Acceptor::Callbacks callbacks;
-  callbacks.policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
-    return on_hello(identity, theirs);
+  callbacks.handshake = [this](NicId came_by) {
+    const auto policy = [this](const ConnectionIdentity& identity, Incarnation theirs) {
+      return on_hello(identity, theirs);
+    };
+    return make_acceptor(run_, came_by, policy, options_.nonce());
   };
-  callbacks.nonce = options_.nonce;
   callbacks.established = [this](EstablishedConnection connection) {
     const Rank from = connection.session.identity.from;
     if (connection.session.identity.kind == ConnectionKind::relay) {
@@ -50,7 +52,7 @@ std::unique_ptr<Acceptor> ProgressEngine::make_acceptor() {
     }
     peers_.find(from)->adopt(std::move(connection));
   };
-  return std::make_unique<Acceptor>(reactor_, transport(), clock(), run_, std::move(callbacks));
+  return std::make_unique<Acceptor>(reactor_, transport(), clock(), std::move(callbacks));
 }
 
 Result<AcceptDecision> ProgressEngine::on_hello(const ConnectionIdentity& identity,

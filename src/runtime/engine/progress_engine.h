@@ -169,7 +169,7 @@ class ProgressEngine final : private LinkHost {
     observer_->on_contradiction(peer, why);
   }
 
-  std::unique_ptr<Acceptor> make_acceptor();
+  std::unique_ptr<Acceptor> make_listeners();
   Result<AcceptDecision> on_hello(const ConnectionIdentity& identity, Incarnation theirs);
   Status add_link(const RankInfo& peer, const LinkSettings& settings);
   void reserve_places();

@@ -55,7 +55,7 @@ class TestTransport final : public Transport {
 class LocalNicsTest : public testing::Test {
  protected:
   std::unique_ptr<Acceptor> make_acceptor() {
-    return std::make_unique<Acceptor>(reactor_, transport_, clock_, run_, Acceptor::Callbacks());
+    return std::make_unique<Acceptor>(reactor_, transport_, clock_, Acceptor::Callbacks());
   }
   static std::array<std::byte, kNonceBytes> name() { return {std::byte{7}}; }
   Status open(const ListenOptions& options = {}) { return nics_.open(options, name); }
@@ -103,7 +103,6 @@ class LocalNicsTest : public testing::Test {
   SimNic& management_ = fabric_.add_nic(host_, {.name = "mgmt", .rail = 2, .data = false});
   TestTransport transport_{host_};
   Reactor reactor_{host_.poller()};
-  RunIdentity run_;
   NicQueues queues_;
   LocalNics nics_{transport_, queues_, make_acceptor()};
 };
