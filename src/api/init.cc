@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "api/given_config.h"
-#include "api/settings.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "edge/open_transport.h"
+#include "edge/settings.h"
 #include "runtime/bootstrap/meeting_place.h"
 #include "runtime/bootstrap/rendezvous_thread.h"
 #include "runtime/bootstrap/resolver.h"
@@ -19,22 +20,12 @@
 #include "runtime/config/launch.h"
 #include "runtime/config/open_files.h"
 #include "runtime/config/secure_random.h"
-#include "transport/faulty/fault_file.h"
-#include "transport/shm/shm_transport.h"
 #include "transport/tcp/netlink.h"
-#include "transport/tcp/tcp_transport.h"
 
 namespace r2ccl::api {
 namespace {
 
 constexpr TimeNs kFarewell = 1 * kSecond;
-constexpr uint32_t kUnsentLowWater = 64 * 1024;
-
-const SystemClock& system_clock() {
-  // Never destroyed: at exit a rendezvous thread may still read it.
-  static const auto* const clock = new SystemClock;
-  return *clock;
-}
 
 // A rendezvous must outlive the call that made it until every rank has met, and the caller holds no
 // handle of it. So the process keeps it here.
@@ -94,28 +85,6 @@ Result<Config> read_config(const r2cclConfig_t* given) {
   if (given == nullptr) return config;
   R2CCL_RETURN_IF_ERROR(apply_config(*given, &config));
   return config;
-}
-
-Result<std::unique_ptr<Transport>> open_transport(const Config& config, const NicFilter& nics) {
-  TcpOptions options;
-  options.nic_filter = nics;
-  options.unsent_low_water = kUnsentLowWater;
-  auto opened = TcpTransport::open(std::move(options));
-  if (!opened.ok()) return opened.status();
-  std::unique_ptr<Transport> transport = std::move(opened).value();
-  if (config.shm) {
-    transport =
-        std::make_unique<ShmTransport>(std::move(transport), system_clock(), config.shm_direct);
-  }
-  if (config.fault_file.empty()) return transport;
-  auto following = follow_fault_file(std::move(transport), config.fault_file, system_clock());
-  return following.ok() ? std::move(following)
-                        : following.status().with_context("R2CCL_FAULT_FILE=" + config.fault_file);
-}
-
-Result<std::unique_ptr<Transport>> open_transport(const Config& config) {
-  return open_transport(config,
-                        {.text = config.socket_ifname, .variable = config.socket_ifname_variable});
 }
 
 // Returns the driver that all communicators with these settings share.

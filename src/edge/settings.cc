@@ -1,4 +1,4 @@
-#include "api/settings.h"
+#include "edge/settings.h"
 
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "transport/nic_choice.h"
 #include "transport/tcp/netlink.h"
 
-namespace r2ccl::api {
+namespace r2ccl {
 namespace {
 
 void warn_once(const std::string& warning) {
@@ -77,4 +77,4 @@ Result<Config> load_settings() {
   return config;
 }
 
-}  // namespace r2ccl::api
+}  // namespace r2ccl

@@ -5,9 +5,9 @@
 #include "base/status.h"
 #include "runtime/config/config.h"
 
-namespace r2ccl::api {
+namespace r2ccl {
 
 // Returns the settings, and configures the log. The library logs each warning once in a process.
 Result<Config> load_settings();
 
-}  // namespace r2ccl::api
+}  // namespace r2ccl
