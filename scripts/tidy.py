@@ -35,7 +35,9 @@ CHECKS_PER_1000_LINES_MIN = {"src/protocol/": 10, "src/plan/": 5, "src/transport
 CHECK_SITE = re.compile(r"\bR2CCL_CHECK\s*\(")
 
 # The public headers, "r2ccl/r2ccl.h": the folders that use the library as its users do.
-PUBLIC_HEADER_USERS = ("src/api", "tools", "tests")
+PUBLIC_HEADER_USERS = ("src/api", "src/nccl/plugin", "tools", "tests")
+# The shared libraries, which put everything together.
+LIBRARIES = ("src/api", "src/nccl/plugin")
 FOLDER_FILES_MAX = 40
 
 # The pure layers: no sockets, threads or clock, so that a test can drive every state by hand.
@@ -87,7 +89,7 @@ def may_include(file, target, allowed):
         return True
     if target in TEST_FOLDERS:
         return False
-    if file.folder == "src/api":
+    if file.folder in LIBRARIES:
         return not target.startswith(("src/sim", "tools"))
     return target in allowed.get(file.folder, ())
 

@@ -21,7 +21,7 @@
 
 namespace r2ccl {
 
-// A communicator of a job. Calls come from inside passes. A `peer` is a number of the job, a `rank`
+// A communicator of a job, or another user of its links. Calls come from inside passes. A `peer` is a number of the job, a `rank`
 // one of the communicator.
 class JobPart {
  public:
@@ -36,26 +36,26 @@ class JobPart {
   virtual bool misses(Rank rank) const = 0;
 
   // A pass begins: its events have been read, and nothing else has happened in it.
-  virtual void begin_pass() = 0;
+  virtual void begin_pass() {}
   // The links and the job have had theirs.
   virtual void progress(TimeNs now) = 0;
-  virtual TimeNs next_timeout() = 0;
-  virtual bool busy() const = 0;
+  virtual TimeNs next_timeout() { return kNever; }
+  virtual bool busy() const { return false; }
   // Returns whether it makes no more calls, or has failed: then the other ranks may end as they
   // like.
   virtual bool leaving() const = 0;
   virtual bool failed() const = 0;
 
   // These events are of its members.
-  virtual void on_path_event(const PathEvent& event) = 0;
+  virtual void on_path_event(const PathEvent&) {}
   virtual void on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) = 0;
-  virtual void on_goodbye(Rank rank) = 0;
+  virtual void on_goodbye(Rank) {}
   virtual void on_peer_end(Rank rank, PeerEnd end, const std::string& why) = 0;
   virtual void on_contradiction(Rank rank, const std::string& why) = 0;
-  virtual void on_verdict(size_t place) = 0;
+  virtual void on_verdict(size_t) {}
 
   // Returns whether one of its calls has given this memory.
-  virtual bool uses(const BadMemory& bad) const = 0;
+  virtual bool uses(const BadMemory&) const { return false; }
   virtual void on_bad_memory(const BadMemory& bad) = 0;
   // All parts end because of the error: first each takes note of it, and has reserved what the
   // peers are to hear; then the engine has halted.
@@ -63,8 +63,8 @@ class JobPart {
   virtual void on_halted() noexcept = 0;
 
   // As ProcessEngine::Member.
-  virtual bool caller_waits_outside(uint64_t comm) const = 0;
-  virtual void on_caller_waits() = 0;
+  virtual bool caller_waits_outside(uint64_t) const { return false; }
+  virtual void on_caller_waits() {}
 };
 
 class JobParts {

@@ -33,6 +33,8 @@ bool fuzz_handshake(std::span<const std::byte> input);
 // The kernel's answer to the question for its interfaces and addresses, in one or two datagrams.
 bool fuzz_netlink(std::span<const std::byte> input);
 bool fuzz_notice(std::span<const std::byte> input);
+// The handle of an NCCL listener, and the messages of a connect.
+bool fuzz_nccl_connect(std::span<const std::byte> input);
 // The text of a plan. The checker survives every plan that the reader accepts.
 bool fuzz_plan_text(std::span<const std::byte> input);
 // Text from outside that is made safe to show.

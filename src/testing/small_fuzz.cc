@@ -1,11 +1,14 @@
 // The entries of the codecs that have one function each way.
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/printable.h"
 #include "protocol/admin/drain.h"
 #include "runtime/admin/rank_summary.h"
+#include "runtime/bootstrap/process_handle.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/link/notice.h"
@@ -115,6 +118,17 @@ bool fuzz_tagged_frame(std::span<const std::byte> input) {
   const auto again = decode_tagged_frame(bytes);
   R2CCL_CHECK(again.ok() && encode(again.value()) == bytes);
   return true;
+}
+
+bool fuzz_process_handle(std::span<const std::byte> input) {
+  const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
+  const auto key = key_of_handle(text);
+  const std::string_view list[] = {text, text};
+  const auto found = find_own_handle(list);
+  R2CCL_CHECK(!found.ok() && found.status().code() == Code::invalid_argument);
+  R2CCL_CHECK(is_printable(found.status().message()));
+  R2CCL_CHECK(!key || text.size() <= kProcessHandleMax);
+  return key.has_value();
 }
 
 }  // namespace r2ccl

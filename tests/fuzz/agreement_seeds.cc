@@ -1,5 +1,9 @@
 #include "tests/fuzz/agreement_seeds.h"
 
+#include <array>
+
+#include "nccl/listen_handle.h"
+#include "nccl/meeting_messages.h"
 #include "protocol/shrink/shrink_messages.h"
 #include "protocol/view/host_report.h"
 #include "protocol/view/view_messages.h"
@@ -37,9 +41,36 @@ void add_views(Seeds& seeds) {
             encode(HostReport{{NicReach{}, NicReach{1, 2}, std::nullopt}, {{0, 500, 2, 1}}}));
 }
 
+void add_nccl_connects(Seeds& seeds) {
+  nccl::ListenHandle handle;
+  handle.process.fill(std::byte{9});
+  const std::array<std::byte, kSecretBytes> secret{std::byte{7}};
+  handle.secret = LockedBytes::copy_of(secret);
+  handle.listener = 3;
+  handle.endpoints = {{parse_address("10.0.0.1").value(), 4711},
+                      {parse_address("fd00::1").value(), 4712}};
+  std::array<std::byte, nccl::kHandleBytes> bytes{};
+  nccl::encode(handle, bytes);
+  seeds.add("nccl_connect", "handle", with({0}, bytes));
+  nccl::Ask ask;
+  ask.process = handle.process;
+  ask.link = 5;
+  ask.listener = 3;
+  ask.info.rank = Rank(1);
+  ask.info.host_name = "node1";
+  seeds.add("nccl_connect", "ask", with({1}, nccl::encode(ask).value()));
+  nccl::Answer answer;
+  answer.link = 5;
+  answer.connection = 2;
+  answer.token = handle.secret;
+  answer.info = ask.info;
+  seeds.add("nccl_connect", "answer", with({2}, nccl::encode(answer).value().bytes()));
+}
+
 }  // namespace
 
 void add_agreements(Seeds& seeds) {
+  add_nccl_connects(seeds);
   add_views(seeds);
   add_shrinks(seeds);
 }

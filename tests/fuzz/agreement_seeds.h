@@ -1,4 +1,4 @@
-// The stored inputs for the messages by which ranks agree.
+// The stored inputs for the messages by which ranks agree, and processes that NCCL connects.
 #pragma once
 
 #include "tests/fuzz/seed_list.h"

@@ -27,6 +27,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"fault_file", fuzz_fault_file},
     {"frame_reader", fuzz_frame_reader},
     {"handshake", fuzz_handshake},
+    {"nccl_connect", fuzz_nccl_connect},
     {"netlink", fuzz_netlink},
     {"notice", fuzz_notice},
     {"plan_json", fuzz_plan_json},

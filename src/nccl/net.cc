@@ -1,0 +1,372 @@
+#include "nccl/net.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "edge/open_transport.h"
+#include "edge/settings.h"
+#include "protocol/wire/byte_io.h"
+#include "runtime/bootstrap/rendezvous_thread.h"
+#include "runtime/bootstrap/unique_id.h"
+#include "runtime/config/secure_random.h"
+
+namespace r2ccl::nccl {
+namespace {
+
+constexpr TimeNs kFlushMax = 1 * kSecond;
+// As NCCL's own sockets have it for a NIC that names no speed.
+constexpr int kSpeedUnknown = 10'000;
+
+// The real path of a PCI function in /sys; empty: the NIC has none.
+std::string pci_path_of(const std::string& nic) {
+  std::error_code error;
+  const auto path = std::filesystem::canonical("/sys/class/net/" + nic + "/device", error);
+  return error ? std::string() : path.string();
+}
+
+Device describe(const Nic& nic) {
+  Device device;
+  device.name = nic.name;
+  device.pci_path = pci_path_of(nic.name);
+  for (const uint8_t byte : nic.hardware) device.guid = device.guid << 8 | byte;
+  device.speed_mbps = nic.speed_mbps > 0 ? static_cast<int>(nic.speed_mbps) : kSpeedUnknown;
+  return device;
+}
+
+uint64_t random_number() {
+  std::array<std::byte, sizeof(uint64_t)> bytes;
+  secure_random(bytes);
+  return ByteReader(bytes).get<uint64_t>();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Net>> Net::open(uint32_t version, Warn warn) {
+  auto loaded = load_settings();
+  if (!loaded.ok()) return loaded.status();
+  CommunicatorOptions options;
+  options.config = std::move(loaded).value();
+  options.library_version = version;
+  auto secret = load_secret(options.config);
+  if (!secret.ok()) return secret.status();
+  auto transport = open_transport(options.config);
+  if (!transport.ok()) return transport.status();
+  auto nics = transport.value()->nics();
+  if (!nics.ok()) return nics.status();
+  std::unique_ptr<Net> net(new Net(std::move(options), std::move(secret).value(),
+                                   std::move(transport).value(), nics.value(), std::move(warn)));
+  if (net->devices_.empty()) return Status(Code::system, "no usable NIC: see `r2ccl info`");
+  R2CCL_RETURN_IF_ERROR(net->start());
+  return net;
+}
+
+Net::Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transport> transport,
+         const std::vector<Nic>& nics, Warn warn)
+    : warn_(std::move(warn)),
+      options_(std::move(options)),
+      endpoints_(rendezvous_addresses(nics, kHandleEndpointsMax)),
+      driver_(std::move(transport)),
+      identity_(make_job_identity()),
+      secret_(std::move(secret)) {
+  options_.rank_count = 2;
+  for (const Nic& nic : nics) {
+    if (nic.usable) devices_.push_back(nccl::describe(nic));
+  }
+}
+
+Net::~Net() {
+  driver_.thread()->call([this] {
+    driver_.engine().remove(*this);
+    connects_.clear();
+    parted_.clear();
+    peers_.clear();
+    server_.reset();
+    reactor_.reset();
+  });
+}
+
+Status Net::start() {
+  JobIdentity meeting = identity_;
+  R2CCL_RETURN_IF_ERROR(mix_in_secret(secret_, &meeting));
+  Status opened;
+  driver_.thread()->call([&] {
+    ProcessEngine& engine = driver_.engine();
+    reactor_ = std::make_unique<Reactor>(engine.reactor(), static_cast<HandlerOwner&>(*this));
+    server_ =
+        std::make_unique<MeetingServer>(*reactor_, engine.transport(), driver_.clock(),
+                                        static_cast<MeetingHost&>(*this), meeting, random_nonce);
+    engine.add(*this);
+    opened = server_->open(endpoints_);
+  });
+  return opened;
+}
+
+Result<uint32_t> Net::listen(std::span<std::byte, kHandleBytes> out) {
+  ListenHandle handle{identity_.id, identity_.secret, 0, endpoints_};
+  driver_.thread()->call([&] {
+    handle.listener = next_listener_++;
+    listeners_[handle.listener];
+  });
+  encode(handle, out);
+  return handle.listener;
+}
+
+// An end that NCCL has not accepted is NCCL's no more.
+void Net::close_listener(uint32_t listener) {
+  driver_.thread()->call([&] {
+    for (auto& [attempt, accepted] : listeners_[listener]) {
+      WireEnd* end = accepted.taken ? nullptr : accepted.peer->find(accepted.number);
+      if (end != nullptr) accepted.peer->close(*end);
+    }
+    listeners_.erase(listener);
+  });
+}
+
+Result<Comm*> Net::connect(std::span<std::byte, kHandleBytes> handle) {
+  uint64_t number = attempt_of(handle);
+  Comm* made = nullptr;
+  Status status;
+  if (number == 0) {
+    auto decoded = decode_listen_handle(handle);
+    if (!decoded.ok()) return decoded.status();
+    driver_.thread()->call([&] {
+      auto begun = begin_connect(std::move(decoded).value());
+      if (begun.ok()) number = begun.value();
+      if (!begun.ok()) status = begun.status();
+    });
+    if (!status.ok()) return status;
+    set_attempt(handle, number);
+    return made;
+  }
+  driver_.thread()->call([&] {
+    const auto found = connects_.find(number);
+    if (found == connects_.end()) {
+      status = decode_listen_handle(handle).status();
+      if (status.ok()) status = {Code::invalid_usage, "a connect that has ended goes on"};
+      return;
+    }
+    const MeetingClient& client = *found->second.client;
+    if (client.state() == MeetingClient::State::done) made = found->second.made;
+    if (client.state() == MeetingClient::State::failed) status = client.error();
+    if (made != nullptr || !status.ok()) end_connect(number);
+  });
+  if (made != nullptr || !status.ok()) set_attempt(handle, 0);
+  if (!status.ok()) return status;
+  return made;
+}
+
+Result<uint64_t> Net::begin_connect(ListenHandle handle) {
+  JobIdentity job;
+  job.id = handle.process;
+  job.secret = handle.secret;
+  R2CCL_RETURN_IF_ERROR(mix_in_secret(secret_, &job));
+  const PeerKey key{handle.process, handle.process == identity_.id};
+  const uint64_t number = next_connect_++;
+  Connect& connect = connects_[number];
+  secure_random(connect.attempt);
+  const uint32_t listener = handle.listener;
+  MeetingClient::Callbacks callbacks;
+  callbacks.ask = [this, key, listener, &connect]() -> Result<Ask> {
+    R2CCL_RETURN_IF_ERROR(hold_peer(connect, key));
+    return Ask{identity_.id, connect.peer->link_number(), listener, connect.attempt,
+               connect.peer->own_info()};
+  };
+  callbacks.on_answer = [this, key, &connect](const Answer& answer) {
+    return on_answer(connect, key, answer);
+  };
+  callbacks.on_gone = [this, key, &connect] {
+    if (find_peer(key) == connect.peer) part_from(key);
+  };
+  callbacks.nonce = random_nonce;
+  connect.client = std::make_unique<MeetingClient>(
+      driver_.engine().transport(), *reactor_, std::move(handle), std::move(job),
+      std::move(callbacks), driver_.clock().now(), options_.config.init_timeout_ns);
+  return number;
+}
+
+void Net::end_connect(uint64_t number) {
+  const auto found = connects_.find(number);
+  if (found->second.peer != nullptr) found->second.peer->release();
+  connects_.erase(found);
+}
+
+Peer* Net::find_peer(const PeerKey& key) {
+  const auto found = peers_.find(key);
+  return found == peers_.end() ? nullptr : found->second.get();
+}
+
+Result<Peer*> Net::make_peer(const PeerKey& key, uint64_t link) {
+  auto info = describe_self(options_);
+  if (!info.ok()) return info.status();
+  const bool first = key.process == identity_.id ? key.asked_by_self : identity_.id < key.process;
+  const JobOptions job{rank_options(options_).engine, !secret_.empty(), &drains_};
+  auto peer = std::make_unique<Peer>(driver_, Rank(first ? 0 : 1), job, link,
+                                     std::move(info).value(), warn_);
+  R2CCL_RETURN_IF_ERROR(peer->open());
+  return (peers_[key] = std::move(peer)).get();
+}
+
+Status Net::hold_peer(Connect& connect, const PeerKey& key) {
+  Peer* peer = find_peer(key);
+  if (peer != nullptr && peer->leaving()) {
+    part_from(key);
+    peer = nullptr;
+  }
+  if (peer == nullptr) {
+    const auto made = make_peer(key, random_number());
+    if (!made.ok()) return made.status();
+    peer = made.value();
+  }
+  if (peer == connect.peer) return {};
+  peer->hold();
+  if (connect.peer != nullptr) connect.peer->release();
+  connect.peer = peer;
+  return {};
+}
+
+MeetingClient::Opening Net::on_answer(Connect& connect, const PeerKey& key, const Answer& answer) {
+  using Kind = MeetingClient::Opening::Kind;
+  if (connect.made != nullptr) return {Kind::open};
+  Peer* peer = connect.peer;
+  if (peer != find_peer(key) || has_parted(answer.link)) return {Kind::again};
+  if (!peer->started() && peer->link_number() == answer.link) {
+    const Status started = peer->start(answer.link, answer.info, answer.token);
+    if (!started.ok()) return {Kind::failed, started};
+  }
+  // The other process asks, too, and its ask counts.
+  if (!peer->started() || peer->link_number() != answer.link) return {Kind::wait};
+  if (peer->leaving()) return {Kind::again};
+  connect.made = new Comm{peer->open_end(answer.connection, true), peer};
+  return {Kind::open};
+}
+
+Result<MeetingHost::Verdict> Net::on_ask(const Ask& ask, Answer* answer) {
+  const auto listener = listeners_.find(ask.listener);
+  if (listener == listeners_.end()) {
+    return Status(Code::remote, "nobody listens there any more");
+  }
+  if (has_parted(ask.link)) return Verdict::gone;
+  bool later = false;
+  const auto found = peer_of(ask, &later);
+  if (!found.ok()) return found.status();
+  if (later) return Verdict::later;
+  Peer* peer = found.value();
+  Accepted& accepted = listener->second[ask.attempt];
+  if (accepted.peer == nullptr) {
+    const auto number = peer->next_number();
+    if (!number.ok()) return number.status();
+    accepted = {peer, number.value()};
+    peer->open_end(number.value(), false);
+  }
+  *answer = {peer->link_number(), accepted.number, peer->token(), peer->own_info()};
+  return Verdict::answer;
+}
+
+// Returns the peer that asks, with a link.
+Result<Peer*> Net::peer_of(const Ask& ask, bool* later) {
+  const PeerKey key{ask.process, false};
+  Peer* peer = find_peer(key);
+  const bool other_link = peer != nullptr && peer->started() && peer->link_number() != ask.link;
+  if (peer != nullptr && (peer->leaving() || (other_link && peer->left()))) {
+    part_from(key);
+    peer = nullptr;
+  }
+  if (peer == nullptr) {
+    const auto made = make_peer(key, ask.link);
+    if (!made.ok()) return made.status();
+    peer = made.value();
+  } else if (!peer->started() && identity_.id < ask.process) {
+    *later = true;  // both ask at once: the ask of the lower process counts
+    return peer;
+  }
+  if (peer->started()) return peer;
+  const Status started = peer->start(ask.link, ask.info, LockedBytes::random(kRunTokenBytes));
+  if (!started.ok()) return started;
+  return peer;
+}
+
+void Net::on_opened(const Ask& ask) {
+  const auto listener = listeners_.find(ask.listener);
+  if (listener == listeners_.end()) return;
+  const auto accepted = listener->second.find(ask.attempt);
+  if (accepted != listener->second.end()) accepted->second.opened = true;
+}
+
+Result<Comm*> Net::accept(uint32_t listener) {
+  Comm* made = nullptr;
+  driver_.thread()->call([&] {
+    for (auto& [attempt, accepted] : listeners_[listener]) {
+      if (!accepted.opened || accepted.taken) continue;
+      accepted.taken = true;
+      made = new Comm{accepted.peer->find(accepted.number), accepted.peer};
+      return;
+    }
+  });
+  return made;
+}
+
+void Net::close(Comm* comm) {
+  driver_.thread()->call([comm] { comm->peer->close(*comm->end); });
+  delete comm;
+}
+
+bool Net::has_parted(uint64_t link) const {
+  return std::ranges::any_of(parted_,
+                             [link](const auto& peer) { return peer->link_number() == link; });
+}
+
+void Net::part_from(const PeerKey& key) {
+  const auto found = peers_.find(key);
+  parted_.push_back(std::move(found->second));
+  peers_.erase(found);
+}
+
+void Net::progress() {
+  const TimeNs now = driver_.clock().now();
+  server_->progress(now);
+  for (auto& [number, connect] : connects_) connect.client->progress(now);
+  const auto over = [](const auto& peer) { return peer->over(); };
+  const bool any = std::ranges::any_of(parted_, over) ||
+                   std::ranges::any_of(
+                       peers_, over, [](auto& e) -> auto& { return e.second; });
+  // A job ends between two passes.
+  if (any && !std::exchange(drops_, true)) {
+    driver_.thread()->post([this] { drop_ended_peers(); });
+  }
+}
+
+void Net::drop_ended_peers() {
+  drops_ = false;
+  std::erase_if(parted_, [](const auto& peer) { return peer->over(); });
+  std::erase_if(peers_, [](const auto& each) { return each.second->over(); });
+}
+
+TimeNs Net::next_timeout() {
+  TimeNs next = server_->next_timeout();
+  for (const auto& [number, connect] : connects_) {
+    next = std::min(next, connect.client->next_timeout());
+  }
+  return next;
+}
+
+void Net::on_exception(const std::exception& error) noexcept {
+  for (const auto& [key, peer] : peers_) peer->fail_by_exception(error);
+  for (const auto& peer : parted_) peer->fail_by_exception(error);
+}
+
+void Net::flush() {
+  const auto settled = [this] {
+    const auto test = [](const auto& peer) { return peer->settled(); };
+    return std::ranges::all_of(parted_, test) &&
+           std::ranges::all_of(
+               peers_, test, [](auto& e) -> auto& { return e.second; });
+  };
+  (void)driver_.thread()->wait_until(settled, kFlushMax);
+}
+
+}  // namespace r2ccl::nccl

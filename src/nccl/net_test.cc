@@ -1,0 +1,258 @@
+// Processes that connect as NCCL's do, in one process: each has an engine of its own.
+#include "nccl/net.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "base/limits.h"
+
+namespace r2ccl::nccl {
+namespace {
+
+using Handle = std::array<std::byte, kHandleBytes>;
+
+std::vector<std::byte> pattern(size_t bytes, unsigned seed) {
+  std::vector<std::byte> data(bytes);
+  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + seed * 7 + i / 251);
+  return data;
+}
+
+// The parameter is R2CCL_SHM: whether the two go through shared memory.
+class NetTest : public testing::TestWithParam<const char*> {
+ protected:
+  NetTest() {
+    setenv("R2CCL_SOCKET_IFNAME", "lo", 1);
+    setenv("R2CCL_SHM", GetParam(), 1);
+  }
+
+  std::unique_ptr<Net> make() {
+    auto net = Net::open(1, [this](const std::string& text) {
+      const std::lock_guard lock(mutex_);
+      warnings_.push_back(text);
+    });
+    EXPECT_TRUE(net.ok()) << net.status().message();
+    return std::move(net).value();
+  }
+
+  struct Pair {
+    Comm* send = nullptr;
+    Comm* receive = nullptr;
+  };
+  // Connects `from` to a listener of `to`, as NCCL's proxies do: by turns.
+  static Pair connect(Net& from, Net& to, uint32_t listener, Handle handle) {
+    Pair pair;
+    for (int i = 0; i < 200'000 && (pair.send == nullptr || pair.receive == nullptr); ++i) {
+      if (pair.send == nullptr) pair.send = from.connect(handle).value();
+      if (pair.receive == nullptr) pair.receive = to.accept(listener).value();
+    }
+    EXPECT_NE(pair.send, nullptr);
+    EXPECT_NE(pair.receive, nullptr);
+    return pair;
+  }
+  static Pair connect(Net& from, Net& to) {
+    Handle handle{};
+    const uint32_t listener = to.listen(handle).value();
+    const Pair pair = connect(from, to, listener, handle);
+    to.close_listener(listener);
+    return pair;
+  }
+
+  static Outcome wait(WireEnd::Request* request, size_t* bytes) {
+    bool done = false;
+    Outcome outcome = kSuccess;
+    while (!done && outcome == kSuccess) outcome = request->test(&done, bytes);
+    return outcome;
+  }
+
+  // Sends a message of each size, the receiver's buffer is larger, and checks every byte.
+  static void exchange(const Pair& pair, const std::vector<size_t>& sizes, unsigned seed) {
+    std::vector<std::vector<std::byte>> sources, targets;
+    std::vector<WireEnd::Request*> sends, receives;
+    for (const size_t size : sizes) {
+      sources.push_back(pattern(size, seed + static_cast<unsigned>(size)));
+      targets.push_back(std::vector<std::byte>(size + 64, std::byte{0xee}));
+    }
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      sends.push_back(pair.send->end->send(sources[i]));
+      receives.push_back(pair.receive->end->receive(targets[i]));
+      ASSERT_NE(sends.back(), nullptr);
+      ASSERT_NE(receives.back(), nullptr);
+    }
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      size_t sent = 0;
+      size_t received = 0;
+      ASSERT_EQ(wait(sends[i], &sent), kSuccess);
+      ASSERT_EQ(wait(receives[i], &received), kSuccess);
+      EXPECT_EQ(sent, sizes[i]);
+      EXPECT_EQ(received, sizes[i]);
+      EXPECT_EQ(std::memcmp(sources[i].data(), targets[i].data(), sizes[i]), 0) << sizes[i];
+      EXPECT_EQ(targets[i][sizes[i]], std::byte{0xee}) << "a byte behind the message";
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_P(NetTest, CarriesMessagesOfAllSizesBothWays) {
+  const auto a = make();
+  const auto b = make();
+  const Pair there = connect(*a, *b);
+  const Pair back = connect(*b, *a);
+  for (unsigned round = 0; round < 3; ++round) {
+    exchange(there, {0, 1, 4096, 70'000, 1'000'000, 3}, round);
+    exchange(back, {8, 0, 300'000}, round + 100);
+  }
+  exchange(there, {limits::kMessageBytesMax - 64}, 7);
+  for (Comm* comm : {there.send, back.send}) (comm == there.send ? a : b)->close(comm);
+  for (Comm* comm : {there.receive, back.receive}) (comm == there.receive ? b : a)->close(comm);
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
+TEST_P(NetTest, ConnectsToItself) {
+  const auto net = make();
+  const Pair pair = connect(*net, *net);
+  exchange(pair, {100, 200'000}, 1);
+  const Pair second = connect(*net, *net);
+  exchange(second, {5}, 2);
+  for (Comm* comm : {pair.send, pair.receive, second.send, second.receive}) net->close(comm);
+}
+
+TEST_P(NetTest, MakesManyConnectionsOverOneListener) {
+  const auto a = make();
+  const auto b = make();
+  Handle handle{};
+  const uint32_t listener = b->listen(handle).value();
+  std::vector<Pair> pairs;
+  for (int i = 0; i < 40; ++i) pairs.push_back(connect(*a, *b, listener, handle));
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    exchange(pairs[i], {i, 1000 * i}, static_cast<unsigned>(i));
+  }
+  b->close_listener(listener);
+  for (const Pair& pair : pairs) a->close(pair.send);
+  for (const Pair& pair : pairs) b->close(pair.receive);
+}
+
+// The asks of both meet; one link comes of them.
+TEST_P(NetTest, ConnectsWhenBothAskAtOnce) {
+  const auto a = make();
+  const auto b = make();
+  for (int round = 0; round < 5; ++round) {
+    Handle of_a{}, of_b{};
+    const uint32_t listener_a = a->listen(of_a).value();
+    const uint32_t listener_b = b->listen(of_b).value();
+    Pair there, back;
+    std::thread other([&] {
+      while (back.send == nullptr || there.receive == nullptr) {
+        if (back.send == nullptr) back.send = b->connect(of_a).value();
+        if (there.receive == nullptr) there.receive = b->accept(listener_b).value();
+      }
+    });
+    while (there.send == nullptr || back.receive == nullptr) {
+      if (there.send == nullptr) there.send = a->connect(of_b).value();
+      if (back.receive == nullptr) back.receive = a->accept(listener_a).value();
+    }
+    other.join();
+    exchange(there, {1000}, 1);
+    exchange(back, {2000}, 2);
+    a->close(there.send);
+    b->close(there.receive);
+    b->close(back.send);
+    a->close(back.receive);
+    a->close_listener(listener_a);
+    b->close_listener(listener_b);
+  }
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
+TEST_P(NetTest, DeliversWhatWasSentBeforeTheSenderCloses) {
+  const auto a = make();
+  const auto b = make();
+  const Pair pair = connect(*a, *b);
+  const auto source = pattern(20'000, 3);
+  size_t bytes = 0;
+  ASSERT_EQ(wait(pair.send->end->send(source), &bytes), kSuccess);
+  a->close(pair.send);
+  std::vector<std::byte> target(source.size());
+  ASSERT_EQ(wait(pair.receive->end->receive(target), &bytes), kSuccess);
+  EXPECT_EQ(target, source);
+  b->close(pair.receive);
+}
+
+TEST_P(NetTest, ClosesWithRequestsInFlight) {
+  const auto a = make();
+  const auto b = make();
+  const Pair pair = connect(*a, *b);
+  const Pair other = connect(*a, *b);
+  {
+    std::vector<std::vector<std::byte>> sources(kRequestsMax, pattern(1 << 20, 1));
+    std::vector<std::vector<std::byte>> targets(kRequestsMax / 2, std::vector<std::byte>(1 << 20));
+    for (auto& source : sources) ASSERT_NE(pair.send->end->send(source), nullptr);
+    EXPECT_EQ(pair.send->end->send(sources[0]), nullptr) << "all slots are in use";
+    for (auto& target : targets) ASSERT_NE(pair.receive->end->receive(target), nullptr);
+    a->close(pair.send);
+    b->close(pair.receive);
+  }
+  exchange(other, {1'000'000}, 5);
+  a->close(other.send);
+  b->close(other.receive);
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
+TEST_P(NetTest, ConnectsAgainAfterAllIsClosed) {
+  const auto a = make();
+  const auto b = make();
+  for (unsigned round = 0; round < 10; ++round) {
+    const Pair pair = connect(*a, *b);
+    exchange(pair, {500, 50'000}, round);
+    if (round % 2 == 0) a->close(pair.send);
+    b->close(pair.receive);
+    if (round % 2 == 1) a->close(pair.send);
+  }
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
+TEST_P(NetTest, FailsRequestsWhenTheOtherProcessEnds) {
+  const auto a = make();
+  auto b = make();
+  const Pair pair = connect(*a, *b);
+  exchange(pair, {1000}, 1);
+  std::vector<std::byte> source(5'000'000);
+  WireEnd::Request* request = pair.send->end->send(source);
+  b.reset();
+  size_t bytes = 0;
+  EXPECT_EQ(wait(request, &bytes), kRemoteError);
+  EXPECT_EQ(pair.send->end->outcome(), kRemoteError);
+  a->close(pair.send);
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_NE(warnings_.front().find("process " + std::to_string(getpid())), std::string::npos)
+      << warnings_.front();
+}
+
+TEST_P(NetTest, RefusesAHandleOfAnotherPlugin) {
+  const auto net = make();
+  Handle handle{};
+  EXPECT_EQ(net->connect(handle).status().code(), Code::invalid_argument);
+  handle.fill(std::byte{0x5a});
+  EXPECT_EQ(net->connect(handle).status().code(), Code::invalid_argument);
+}
+
+TEST_P(NetTest, TellsThatAListenerIsClosed) {
+  const auto a = make();
+  const auto b = make();
+  Handle handle{};
+  b->close_listener(b->listen(handle).value());
+  Status status;
+  while (status.ok()) status = a->connect(handle).status();
+  EXPECT_NE(status.message().find("nobody listens"), std::string::npos) << status.message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, NetTest, testing::Values("1", "0"), [](const auto& tested) {
+  return std::string(*tested.param == '1' ? "SharedMemory" : "Tcp");
+});
+
+}  // namespace
+}  // namespace r2ccl::nccl

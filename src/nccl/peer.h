@@ -1,0 +1,114 @@
+// Another process, and the link to it: a job of these two processes, whose one part this is. All
+// connections between the two, of all communicators and NICs, are channels of that link.
+//
+// Driving thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "nccl/listen_handle.h"
+#include "nccl/meeting_messages.h"
+#include "nccl/wire_end.h"
+#include "runtime/job.h"
+#include "runtime/process_driver.h"
+
+namespace r2ccl::nccl {
+
+// Tells NCCL's user of an error; printed at NCCL's level WARN.
+using Warn = std::function<void(const std::string& text)>;
+
+class Peer final : private JobPart {
+ public:
+  // `self`: 0 or 1, the other process has the other number. `link`: a random number.
+  Peer(ProcessDriver& driver, Rank self, const JobOptions& options, uint64_t link, RankInfo own,
+       Warn warn);
+  ~Peer() override;
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  // Listens on the NICs.
+  Status open();
+  uint64_t link_number() const { return link_number_; }
+  // The other process needs it. Legal from open() on.
+  const RankInfo& own_info() const { return own_; }
+
+  // Makes the link. Both processes call it with the same link number and token. Everything below
+  // is legal once it has returned Ok.
+  Status start(uint64_t link, const RankInfo& theirs, const LockedBytes& token);
+  bool started() const { return started_; }
+  const LockedBytes& token() const { return token_; }
+  const std::string& name() const { return name_; }
+
+  // Returns the number of a new connection that the other process has asked for: those of both
+  // processes differ. Fails when there are too many.
+  Result<uint32_t> next_number();
+  // Opens this end of a connection. The peer keeps it.
+  WireEnd* open_end(uint32_t number, bool sends);
+  WireEnd* find(uint32_t number);  // null: there is none, or it was closed
+  // NCCL uses it no more. Messages that are done but not acknowledged still arrive.
+  void close(WireEnd& end);
+  // Keeps the link while a meeting for it goes on.
+  void hold() { ++holds_; }
+  void release() { --holds_; }
+
+  // This process has no more connections over it, and has said goodbye, or the other one has ended.
+  bool leaving() const override { return leaving_; }
+  // The other process has said goodbye, or has ended.
+  bool left() const { return link()->peer_said_goodbye() || link()->peer_ended(); }
+  void fail_by_exception(const std::exception& error) noexcept { job_.fail_by_exception(error); }
+  // Legal to destroy: the other process knows that this one has left.
+  bool over() const;
+  // Returns whether the other process knows everything that this one has to tell it at its end.
+  bool settled() const;
+
+ private:
+  Link* link() { return job_.engine().link(other_); }
+  const Link* link() const { return const_cast<Job&>(job_).engine().link(other_); }
+  bool idle() const { return ends_.empty() && closing_.empty() && holds_ == 0; }
+  void finish(std::unique_ptr<WireEnd> end);
+  void fail(const std::string& why, bool harmless = false);
+
+  // JobPart
+  Rank rank_of(Rank peer) const override { return started_ ? peer : kNoRank; }
+  bool has_context(ContextId) const override { return true; }
+  bool needs(Rank) const override { return !leaving_; }
+  bool misses(Rank) const override { return !failed_ && !ends_.empty(); }
+  void progress(TimeNs now) override;
+  bool failed() const override { return failed_; }
+  void on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) override;
+  void on_peer_end(Rank rank, PeerEnd end, const std::string& why) override;
+  void on_contradiction(Rank rank, const std::string& why) override;
+  void on_bad_memory(const BadMemory& bad) override;
+  void on_exception(const std::exception& error) noexcept override;
+  void on_halted() noexcept override;
+
+  ProcessDriver& driver_;
+  const Rank self_;
+  const Rank other_;
+  uint64_t link_number_;
+  RankInfo own_;
+  const Warn warn_;
+  Job job_;
+  LockedBytes token_;
+  std::string name_;
+  std::map<uint32_t, std::unique_ptr<WireEnd>> ends_;
+  std::vector<std::unique_ptr<WireEnd>> closing_;  // their bytes are under way
+  std::set<ContextId> ended_there_;                // connections that are open here
+  uint32_t next_number_;
+  size_t holds_ = 0;
+  bool started_ = false;
+  bool leaving_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace r2ccl::nccl

@@ -1,0 +1,486 @@
+// The tables that NCCL finds in the plugin, over one core (net.h). NCCL takes the highest version
+// that it knows.
+#include <algorithm>
+#include <climits>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <type_traits>
+
+#include "base/limits.h"
+#include "nccl/abi.h"
+#include "nccl/net.h"
+#include "r2ccl/r2ccl.h"
+
+#define R2CCL_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace r2ccl::nccl {
+namespace {
+
+constexpr const char* kName = "r2ccl";
+constexpr int kCommsMax = 64 * 1024;
+constexpr float kLatencyUnknown = 0;
+
+struct Process {
+  std::mutex mutex;  // guards the rest
+  Logger log = nullptr;
+  std::unique_ptr<Net> net;
+  int contexts = 0;
+};
+
+Process& process() {
+  // Never destroyed: NCCL's threads may call at exit. A plugin that NCCL loads again finds it here.
+  static auto* const instance = new Process;
+  return *instance;
+}
+
+void tell(int level, const std::string& text) {
+  const Logger log = process().log;
+  if (log != nullptr) log(level, kSubsystemNet, __FILE__, __LINE__, "NET/r2ccl : %s", text.c_str());
+}
+
+Outcome outcome_of(const Status& status) {
+  switch (status.code()) {
+    case Code::ok:
+      return kSuccess;
+    case Code::system:
+      return kSystemError;
+    case Code::invalid_argument:
+      return kInvalidArgument;
+    case Code::invalid_usage:
+      return kInvalidUsage;
+    case Code::remote:
+    case Code::timeout:
+    case Code::aborted:
+      return kRemoteError;
+    case Code::internal:
+    case Code::in_progress:
+      return kInternalError;
+  }
+  return kInternalError;
+}
+
+Outcome fail(const char* call, const Status& why) {
+  tell(kLogWarn, std::string(call) + ": " + why.message());
+  return outcome_of(why);
+}
+
+// Runs body(); no exception reaches NCCL.
+template <typename Body>
+Outcome guarded(const char* call, Body body) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(call, Status::out_of_memory());
+  } catch (const std::exception& error) {
+    return fail(call, Status::in_any_case(Code::internal, error.what()));
+  }
+}
+
+Outcome open_net() {
+  Process& here = process();
+  if (here.net != nullptr) return kSuccess;
+  auto net = Net::open(R2CCL_VERSION_CODE, [](const std::string& text) { tell(kLogWarn, text); });
+  if (!net.ok()) return fail("init, so NCCL uses another network", net.status());
+  here.net = std::move(net).value();
+  std::string names;
+  for (const Device& device : here.net->devices()) names += " " + device.name;
+  tell(kLogInfo, "NICs:" + names);
+  return kSuccess;
+}
+
+// Versions up to 10 begin once, and never end.
+Outcome init_once(Logger log) {
+  return guarded("init", [log] {
+    const std::lock_guard lock(process().mutex);
+    process().log = log;
+    return open_net();
+  });
+}
+
+Outcome init_profiled(Logger log, void*) {
+  return init_once(log);
+}
+
+Outcome init_context(void** context, uint64_t, void*, Logger log, void*) {
+  return guarded("init", [context, log] {
+    const std::lock_guard lock(process().mutex);
+    process().log = log;
+    const Outcome opened = open_net();
+    if (opened != kSuccess) return opened;
+    ++process().contexts;
+    *context = process().net.get();
+    return kSuccess;
+  });
+}
+
+// NCCL may finalize a context that it has not begun, or has begun in vain.
+Outcome finalize(void*) {
+  return guarded("finalize", [] {
+    const std::lock_guard lock(process().mutex);
+    Process& here = process();
+    here.contexts = std::max(here.contexts - 1, 0);
+    if (here.contexts == 0 && here.net != nullptr) here.net->flush();
+    return kSuccess;
+  });
+}
+
+// The other processes learn of the end from this one, before they find its connections closed.
+__attribute__((destructor)) void at_exit() {
+  Process& here = process();
+  if (here.net != nullptr) here.net->flush();
+}
+
+Outcome devices(int* count) {
+  *count = static_cast<int>(process().net->devices().size());
+  return kSuccess;
+}
+
+template <typename Properties>
+void fill(const Device& device, Properties* properties) {
+  *properties = {};
+  properties->name = const_cast<char*>(device.name.c_str());
+  properties->pciPath =
+      device.pci_path.empty() ? nullptr : const_cast<char*>(device.pci_path.c_str());
+  properties->guid = device.guid;
+  properties->ptrSupport = kPointerHost;
+  properties->speed = device.speed_mbps;
+  properties->latency = kLatencyUnknown;
+  properties->maxComms = kCommsMax;
+  properties->maxRecvs = 1;
+}
+
+void fill_sizes(int device, auto* properties) {
+  properties->vProps.ndevs = 1;
+  properties->vProps.devs[0] = device;
+  properties->maxP2pBytes = limits::kMessageBytesMax;
+  properties->maxCollBytes = limits::kMessageBytesMax;
+}
+
+template <typename Properties>
+Outcome get_properties(int device, Properties* properties) {
+  const auto& all = process().net->devices();
+  if (device < 0 || static_cast<size_t>(device) >= all.size()) return kInvalidArgument;
+  const Device& chosen = all[static_cast<size_t>(device)];
+  if constexpr (std::is_same_v<Properties, PropertiesV11>) {
+    *properties = {};
+    properties->maxMultiRequestSize = 1;
+    fill(chosen, &properties->common);
+    fill_sizes(device, &properties->common);
+  } else {
+    fill(chosen, properties);
+    if constexpr (std::is_same_v<Properties, PropertiesV9>) fill_sizes(device, properties);
+    if constexpr (std::is_same_v<Properties, PropertiesV12>) {
+      fill_sizes(device, properties);
+      properties->maxMultiRequestSize = 1;
+      properties->railId = properties->planeId = -1;
+    }
+  }
+  return kSuccess;
+}
+
+std::span<std::byte, kHandleBytes> handle_of(void* handle) {
+  return std::span<std::byte, kHandleBytes>(static_cast<std::byte*>(handle), kHandleBytes);
+}
+
+// A listener is its number.
+Outcome listen(int, void* handle, void** listener) {
+  return guarded("listen", [&] {
+    const auto made = process().net->listen(handle_of(handle));
+    if (!made.ok()) return fail("listen", made.status());
+    *listener = reinterpret_cast<void*>(uintptr_t{made.value()});
+    return kSuccess;
+  });
+}
+
+uint32_t number_of(void* listener) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(listener));
+}
+
+Outcome connect(int, void* handle, void** comm) {
+  return guarded("connect", [&] {
+    *comm = nullptr;
+    const auto made = process().net->connect(handle_of(handle));
+    if (!made.ok()) return fail("connect", made.status());
+    *comm = made.value();
+    return kSuccess;
+  });
+}
+
+Outcome accept(void* listener, void** comm) {
+  return guarded("accept", [&] {
+    *comm = nullptr;
+    const auto made = process().net->accept(number_of(listener));
+    if (!made.ok()) return fail("accept", made.status());
+    *comm = made.value();
+    return kSuccess;
+  });
+}
+
+// NCCL stages the memory of GPUs itself, so only memory of the host comes here, and needs no
+// registration.
+template <typename Size>
+Outcome register_memory(void*, void* data, Size, int type, void** memory) {
+  if (type != kPointerHost) return kInvalidUsage;
+  *memory = data;
+  return kSuccess;
+}
+
+Outcome register_dma_buffer(void*, void*, size_t, int, uint64_t, int, void**) {
+  return kInvalidUsage;
+}
+
+Outcome deregister_memory(void*, void*) {
+  return kSuccess;
+}
+
+template <typename Size>
+Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
+  WireEnd& end = *static_cast<Comm*>(comm)->end;
+  *request = nullptr;
+  if (size < Size(0) || static_cast<size_t>(size) > limits::kMessageBytesMax) {
+    return kInvalidArgument;
+  }
+  if (end.outcome() != kSuccess) return end.outcome();
+  *request = end.send({static_cast<const std::byte*>(data), static_cast<size_t>(size)});
+  return kSuccess;
+}
+
+template <typename Size>
+Outcome send_profiled(void* comm, void* data, Size size, int tag, void* memory, void*,
+                      void** request) {
+  return send(comm, data, size, tag, memory, request);
+}
+
+// One message a receive, so the tag, which both ends give alike, says nothing new.
+template <typename Size>
+Outcome receive(void* comm, int count, void** data, Size* sizes, int*, void**, void** request) {
+  WireEnd& end = *static_cast<Comm*>(comm)->end;
+  *request = nullptr;
+  if (count != 1) return kInvalidArgument;
+  if (end.outcome() != kSuccess) return end.outcome();
+  *request = end.receive({static_cast<std::byte*>(*data), static_cast<size_t>(*sizes)});
+  return kSuccess;
+}
+
+template <typename Size>
+Outcome receive_profiled(void* comm, int count, void** data, Size* sizes, int* tags, void** memory,
+                         void**, void** request) {
+  return receive(comm, count, data, sizes, tags, memory, request);
+}
+
+// Bytes in memory of the host need no flush.
+Outcome flush(void*, int, void**, int*, void**, void** request) {
+  *request = nullptr;
+  return kSuccess;
+}
+
+Outcome test(void* request, int* done, int* sizes) {
+  bool ended = false;
+  size_t bytes = 0;
+  const Outcome outcome = static_cast<WireEnd::Request*>(request)->test(&ended, &bytes);
+  *done = ended ? 1 : 0;
+  if (ended && sizes != nullptr) *sizes = static_cast<int>(bytes);
+  return outcome;
+}
+
+Outcome close(void* comm) {
+  return guarded("close", [comm] {
+    process().net->close(static_cast<Comm*>(comm));
+    return kSuccess;
+  });
+}
+
+Outcome close_listener(void* listener) {
+  return guarded("closeListen", [listener] {
+    process().net->close_listener(number_of(listener));
+    return kSuccess;
+  });
+}
+
+Outcome connect_plain(int device, void* handle, void** comm, void**) {
+  return connect(device, handle, comm);
+}
+
+Outcome connect_configured(int device, void*, void* handle, void** comm, void**) {
+  return connect(device, handle, comm);
+}
+
+Outcome connect_in_context(void*, int device, void* handle, void** comm, void**) {
+  return connect(device, handle, comm);
+}
+
+Outcome listen_in_context(void*, int device, void* handle, void** listener) {
+  return listen(device, handle, listener);
+}
+
+Outcome accept_plain(void* listener, void** comm, void**) {
+  return accept(listener, comm);
+}
+
+}  // namespace
+}  // namespace r2ccl::nccl
+
+namespace n = r2ccl::nccl;
+
+R2CCL_EXPORT const n::TableV6 ncclNetPlugin_v6 = {
+    n::kName,
+    n::init_once,
+    n::devices,
+    n::get_properties<n::PropertiesV6>,
+    n::listen,
+    n::connect,
+    n::accept,
+    n::register_memory<int>,
+    n::register_dma_buffer,
+    n::deregister_memory,
+    n::send<int>,
+    n::receive<int>,
+    n::flush,
+    n::test,
+    n::close,
+    n::close,
+    n::close_listener,
+};
+
+R2CCL_EXPORT const n::TableV7 ncclNetPlugin_v7 = {
+    n::kName,
+    n::init_once,
+    n::devices,
+    n::get_properties<n::PropertiesV7>,
+    n::listen,
+    n::connect_plain,
+    n::accept_plain,
+    n::register_memory<int>,
+    n::register_dma_buffer,
+    n::deregister_memory,
+    n::send<int>,
+    n::receive<int>,
+    n::flush,
+    n::test,
+    n::close,
+    n::close,
+    n::close_listener,
+    nullptr,
+    nullptr,
+};
+
+R2CCL_EXPORT const n::TableV8 ncclNetPlugin_v8 = {
+    n::kName,
+    n::init_once,
+    n::devices,
+    n::get_properties<n::PropertiesV8>,
+    n::listen,
+    n::connect_plain,
+    n::accept_plain,
+    n::register_memory<size_t>,
+    n::register_dma_buffer,
+    n::deregister_memory,
+    n::send<int>,
+    n::receive<int>,
+    n::flush,
+    n::test,
+    n::close,
+    n::close,
+    n::close_listener,
+    nullptr,
+    nullptr,
+};
+
+R2CCL_EXPORT const n::TableV9 ncclNetPlugin_v9 = {
+    n::kName,
+    n::init_once,
+    n::devices,
+    n::get_properties<n::PropertiesV9>,
+    n::listen,
+    n::connect_plain,
+    n::accept_plain,
+    n::register_memory<size_t>,
+    n::register_dma_buffer,
+    n::deregister_memory,
+    n::send<size_t>,
+    n::receive<size_t>,
+    n::flush,
+    n::test,
+    n::close,
+    n::close,
+    n::close_listener,
+    nullptr,
+    nullptr,
+    nullptr,
+};
+
+R2CCL_EXPORT const n::TableV10 ncclNetPlugin_v10 = {
+    n::kName,
+    n::init_profiled,
+    n::devices,
+    n::get_properties<n::PropertiesV10>,
+    n::listen,
+    n::connect_configured,
+    n::accept_plain,
+    n::register_memory<size_t>,
+    n::register_dma_buffer,
+    n::deregister_memory,
+    n::send_profiled<size_t>,
+    n::receive_profiled<size_t>,
+    n::flush,
+    n::test,
+    n::close,
+    n::close,
+    n::close_listener,
+    nullptr,
+    nullptr,
+    nullptr,
+};
+
+R2CCL_EXPORT const n::TableV11 ncclNetPlugin_v11 = {
+    n::kName,
+    n::init_context,
+    n::devices,
+    n::get_properties<n::PropertiesV11>,
+    n::listen_in_context,
+    n::connect_in_context,
+    n::accept_plain,
+    n::register_memory<size_t>,
+    n::register_dma_buffer,
+    n::deregister_memory,
+    n::send_profiled<size_t>,
+    n::receive_profiled<size_t>,
+    n::flush,
+    n::test,
+    n::close,
+    n::close,
+    n::close_listener,
+    nullptr,
+    nullptr,
+    nullptr,
+    n::finalize,
+    nullptr,
+};
+
+R2CCL_EXPORT const n::TableV12 ncclNetPlugin_v12 = {
+    n::kName,
+    n::init_context,
+    n::devices,
+    n::get_properties<n::PropertiesV12>,
+    n::listen_in_context,
+    n::connect_in_context,
+    n::accept_plain,
+    n::register_memory<size_t>,
+    n::register_dma_buffer,
+    n::deregister_memory,
+    n::send_profiled<size_t>,
+    n::receive_profiled<size_t>,
+    n::flush,
+    n::test,
+    n::close,
+    n::close,
+    n::close_listener,
+    nullptr,
+    nullptr,
+    nullptr,
+    n::finalize,
+    nullptr,
+};
