@@ -155,6 +155,46 @@ TEST(ProgressThread, ACallerDrivesOnceAndLeavesTheRestToTheThread) {
   }
 }
 
+// The progress thread sleeps in its poller at first. It leaves the driver to the caller, and takes
+// it back when the caller polls no more.
+TEST(ProgressThread, ACallerThatPollsDrives) {
+  class Task final : public DriverTask {
+   public:
+    void run() override { ran_in.store(std::this_thread::get_id()); }
+    std::atomic<std::thread::id> ran_in;
+  };
+  WakePoller poller;
+  Driver driver(poller);
+  bool drove = false;
+  for (int i = 0; i < 1000 && !drove; ++i) {
+    Task task;
+    driver.thread().post(task);
+    while (task.ran_in.load() == std::thread::id()) driver.thread().poll();
+    drove = task.ran_in.load() == std::this_thread::get_id();
+  }
+  EXPECT_TRUE(drove);
+  std::promise<std::thread::id> later;
+  driver.thread().post([&] { later.set_value(std::this_thread::get_id()); });
+  EXPECT_NE(later.get_future().get(), std::this_thread::get_id());
+}
+
+TEST(ProgressThread, ATaskThatNeverRunsIsDropped) {
+  class Task final : public DriverTask {
+   public:
+    void run() override { FAIL() << "the driver has ended"; }
+    void drop() override { dropped = true; }
+    bool dropped = false;
+  };
+  Task task;
+  {
+    WakePoller poller;
+    Driver driver(poller);
+    driver.thread().stop();
+    driver.thread().post(task);
+  }
+  EXPECT_TRUE(task.dropped);
+}
+
 TEST(ProgressThread, ACallerThatWaitsGoesOnDriving) {
   WakePoller poller;
   Driver driver(poller);
