@@ -16,6 +16,8 @@ set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(TARGETS r2ccl EXPORT R2CCLTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
         NAMELINK_COMPONENT development)
+# NCCL loads it by its path, or by its name where the loader finds it.
+install(TARGETS r2ccl_nccl_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT nccl)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/r2ccl DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         COMPONENT development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/r2ccl

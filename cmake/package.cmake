@@ -1,6 +1,7 @@
 # Debian packages: `make deb`, or cpack in the build directory. The components of install.cmake become
-# libr2ccl0 (the library), libr2ccl-dev (header, pkg-config, CMake files, man pages of the calls) and
-# r2ccl-tools (the command with its man pages and completions).
+# libr2ccl0 (the library), libr2ccl-dev (header, pkg-config, CMake files, man pages of the calls),
+# libnccl-net-r2ccl (the net plugin for NCCL) and r2ccl-tools (the command with its man pages and
+# completions).
 set(R2CCL_MAINTAINER "r2ccl maintainers <r2ccl@localhost>" CACHE STRING
     "Maintainer of the Debian packages: name <address>")
 # cpack installs what is built; without this it would build the tests first.
@@ -15,7 +16,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
     GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-set(CPACK_COMPONENTS_ALL runtime development)
+set(CPACK_COMPONENTS_ALL runtime development nccl)
 if(TARGET r2ccl_command)
   list(APPEND CPACK_COMPONENTS_ALL tools)
 endif()
@@ -46,6 +47,12 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})"
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS r2ccl-tools)
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
     "collective communication that survives NIC failures (development)\n${R2CCL_PACKAGE_ABOUT}\n\nThis package has the header, the files for pkg-config and CMake, examples and\nthe man pages of the calls.")
+
+set(CPACK_DEBIAN_NCCL_PACKAGE_NAME libnccl-net-r2ccl)
+set(CPACK_DEBIAN_NCCL_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_NCCL_PACKAGE_MULTIARCH same)
+set(CPACK_DEBIAN_NCCL_DESCRIPTION
+    "net plugin for NCCL that survives NIC failures\nNCCL_NET_PLUGIN=r2ccl makes NCCL load it: its traffic between hosts then\nspreads over all NICs, and goes on when a NIC, cable, switch port or rail\nfails.")
 
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME r2ccl-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION net)

@@ -12,16 +12,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "$1"; exit 1; }
 
-echo "== three packages"
+echo "== four packages"
 "$cpack" --config "$build/CPackConfig.cmake" -B "$work/deb" >"$work/log" 2>&1 ||
   { cat "$work/log"; exit 1; }
 cd "$work/deb"
 names=$(for file in *.deb; do dpkg-deb -f "$file" Package; done | tr '\n' ' ')
-[ "$names" = "libr2ccl-dev libr2ccl0 r2ccl-tools " ] || fail "the packages are: $names"
+[ "$names" = "libnccl-net-r2ccl libr2ccl-dev libr2ccl0 r2ccl-tools " ] || fail "the packages are: $names"
 field() { dpkg-deb -f "$1"_*.deb "$2"; }
 version=$(field libr2ccl0 Version)
 [[ $(field libr2ccl0 Depends) == *libc6*libsodium* ]] || fail "libr2ccl0: $(field libr2ccl0 Depends)"
 [[ $(field libr2ccl0 Depends) != *libstdc++* ]] || fail "libr2ccl0 needs a C++ library"
+[[ $(field libnccl-net-r2ccl Depends) != *libr2ccl0* ]] || fail "the plugin needs libr2ccl0"
 for package in libr2ccl-dev r2ccl-tools; do
   [[ ", $(field $package Depends)," == *", libr2ccl0 (= $version),"* ]] ||
     fail "$package depends on: $(field $package Depends)"
@@ -47,6 +48,7 @@ usr=$root/usr
 libdir=$(dirname "$(find "$usr" -name libr2ccl.so.0)")
 [ "$libdir" = "$usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)" ] || fail "the library is in $libdir"
 [ -x "$usr/bin/r2ccl" ] || fail "no command"
+[ -s "$libdir/libnccl-net-r2ccl.so" ] || fail "no plugin for NCCL"
 ! readelf -d "$usr/bin/r2ccl" | grep -Eq 'R(UN)?PATH' || fail "the command has a path for libraries"
 LD_LIBRARY_PATH=$libdir "$usr/bin/r2ccl" --version
 
@@ -71,7 +73,7 @@ done
 bash -eu -c ". $usr/share/bash-completion/completions/r2ccl; complete -p r2ccl" >/dev/null
 grep -qx '#compdef r2ccl' "$usr/share/zsh/vendor-completions/_r2ccl" || fail "no completion for zsh"
 [ ! -e "$usr/share/zsh/site-functions" ] || fail "the completion for zsh is in the administrator's place"
-for package in libr2ccl0 libr2ccl-dev r2ccl-tools; do
+for package in libr2ccl0 libr2ccl-dev libnccl-net-r2ccl r2ccl-tools; do
   for file in copyright changelog.gz; do
     [ -s "$usr/share/doc/$package/$file" ] || fail "$package has no $file"
   done
@@ -86,6 +88,6 @@ if command -v lintian >/dev/null; then
 fi
 
 echo "== dpkg removes them, and leaves nothing"
-dpkg_in_root -r r2ccl-tools libr2ccl-dev libr2ccl0
+dpkg_in_root -r r2ccl-tools libr2ccl-dev libr2ccl0 libnccl-net-r2ccl
 left=$(cd "$root" && find . -name '*r2ccl*' ! -path './var/lib/dpkg/*')
 [ -z "$left" ] || fail "left behind: $left"

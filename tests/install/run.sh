@@ -52,7 +52,8 @@ echo "== find_package"
 
 echo "== the installed programs are hardened and stripped; the licence is there"
 fail() { echo "$1"; exit 1; }
-for program in "$work/moved/bin/r2ccl" "$(readlink -f "$libdir/libr2ccl.so")"; do
+for program in "$work/moved/bin/r2ccl" "$(readlink -f "$libdir/libr2ccl.so")" \
+  "$libdir/libnccl-net-r2ccl.so"; do
   readelf -W -l -d -S --dyn-syms "$program" >"$work/elf"
   # An empty part would be the current directory.
   runpath=$(sed -n 's/.*R[UN]*PATH.*\[\(.*\)\]/:\1:/p' "$work/elf")

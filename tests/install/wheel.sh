@@ -46,12 +46,17 @@ status=0
 venv/bin/r2ccl bench --no-such-option >/dev/null 2>&1 || status=$?
 [ "$status" -eq 2 ] || fail "the command's exit status is $status"
 
+echo "== it has the net plugin for NCCL, and says how to switch it on"
+said=$(venv/bin/python -m r2ccl.nccl)
+[ "$said" = "export NCCL_NET_PLUGIN=$(readlink -f "$site")/libnccl-net-r2ccl.so"$'\n'"export NCCL_NET=r2ccl" ] ||
+  fail "it says: $said"
+
 echo "== its files"
 for file in py.typed c_api.py; do
   [ -f "$site/$file" ] || fail "no $file"
 done
 # Not one symbol but those of the API: the tests and the tools are not in it, nor is its debug table.
-for file in libr2ccl.so.0 bin/r2ccl; do
+for file in libr2ccl.so.0 libnccl-net-r2ccl.so bin/r2ccl; do
   ! readelf -WS "$site/$file" | grep -q '\.symtab' || fail "$file is not stripped"
 done
 [[ $(readelf -d "$site/bin/r2ccl") == *'[$ORIGIN/..]'* ]] ||
@@ -59,8 +64,10 @@ done
 foreign=$(nm -D --defined-only "$site/libr2ccl.so.0" | awk '$2 != "A" { print $3 }' |
   grep -v '^r2ccl[A-Z]' || true)
 [ -z "$foreign" ] || fail "symbols that are not API: $foreign"
+tables=$(nm -D --defined-only "$site/libnccl-net-r2ccl.so" | awk '{ print $3 }' | sort | tr '\n' ' ')
+[ "$tables" = "$(printf 'ncclNetPlugin_v%s ' 10 11 12 6 7 8 9)" ] || fail "the plugin has: $tables"
 extra=$(find "$site" -type f ! -name '*.py' ! -name '*.pyc' ! -name py.typed ! -name libr2ccl.so.0 \
-  ! -path '*/bin/r2ccl')
+  ! -name libnccl-net-r2ccl.so ! -path '*/bin/r2ccl')
 [ -z "$extra" ] || fail "files that do not belong there: $extra"
 info=$(echo "$site"/../r2ccl-*.dist-info)
 cmp "$root/LICENSE" "$info/licenses/LICENSE"
