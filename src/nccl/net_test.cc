@@ -240,6 +240,30 @@ TEST_P(NetTest, RefusesAHandleOfAnotherPlugin) {
   EXPECT_EQ(net->connect(handle).status().code(), Code::invalid_argument);
 }
 
+// The handle names the right process and place, and has another secret.
+TEST_P(NetTest, RefusesAStranger) {
+  setenv("R2CCL_INIT_TIMEOUT_S", "1", 1);
+  const auto a = make();
+  const auto b = make();
+  unsetenv("R2CCL_INIT_TIMEOUT_S");
+  Handle handle{};
+  const uint32_t listener = b->listen(handle).value();
+  ListenHandle forged = decode_listen_handle(handle).value();
+  forged.secret = LockedBytes::random(kSecretBytes);
+  Handle of_stranger{};
+  encode(forged, of_stranger);
+  Status status;
+  while (status.ok()) {
+    status = a->connect(of_stranger).status();
+    EXPECT_EQ(b->accept(listener).value(), nullptr);
+  }
+  EXPECT_EQ(status.code(), Code::timeout) << status.message();
+  const Pair pair = connect(*a, *b, listener, handle);
+  exchange(pair, {1000}, 1);
+  a->close(pair.send);
+  b->close(pair.receive);
+}
+
 TEST_P(NetTest, TellsThatAListenerIsClosed) {
   const auto a = make();
   const auto b = make();
