@@ -119,12 +119,15 @@ Result<uint32_t> Net::listen(std::span<std::byte, kHandleBytes> out) {
 // An end that NCCL has not accepted is NCCL's no more.
 void Net::close_listener(uint32_t listener) {
   driver_.thread()->call([&] {
-    for (auto& [attempt, accepted] : listeners_[listener]) {
-      WireEnd* end = accepted.taken ? nullptr : accepted.peer->find(accepted.number);
-      if (end != nullptr) accepted.peer->close(*end);
-    }
+    for (const auto& [attempt, accepted] : listeners_[listener]) drop(accepted);
     listeners_.erase(listener);
   });
+}
+
+void Net::drop(const Accepted& accepted) {
+  Peer* peer = accepted.taken ? nullptr : find_link(accepted.link);
+  WireEnd* end = peer == nullptr ? nullptr : peer->find(accepted.number);
+  if (end != nullptr) peer->close(*end);
 }
 
 Result<Comm*> Net::connect(std::span<std::byte, kHandleBytes> handle) {
@@ -200,6 +203,14 @@ Peer* Net::find_peer(const PeerKey& key) {
   return found == peers_.end() ? nullptr : found->second.get();
 }
 
+// Returns the peer whose link a new connection may use, or null.
+Peer* Net::find_usable(const PeerKey& key) {
+  Peer* peer = find_peer(key);
+  if (peer == nullptr || !peer->started() || (!peer->leaving() && !peer->left())) return peer;
+  part_from(key);
+  return nullptr;
+}
+
 Result<Peer*> Net::make_peer(const PeerKey& key, uint64_t link) {
   auto info = describe_self(options_);
   if (!info.ok()) return info.status();
@@ -212,11 +223,7 @@ Result<Peer*> Net::make_peer(const PeerKey& key, uint64_t link) {
 }
 
 Status Net::hold_peer(Connect& connect, const PeerKey& key) {
-  Peer* peer = find_peer(key);
-  if (peer != nullptr && peer->leaving()) {
-    part_from(key);
-    peer = nullptr;
-  }
+  Peer* peer = find_usable(key);
   if (peer == nullptr) {
     const auto made = make_peer(key, random_number());
     if (!made.ok()) return made.status();
@@ -250,6 +257,7 @@ Result<MeetingHost::Verdict> Net::on_ask(const Ask& ask, Answer* answer) {
   if (listener == listeners_.end()) {
     return Status(Code::remote, "nobody listens there any more");
   }
+  (void)find_usable({ask.process, false});  // parts from a link that ends
   if (has_parted(ask.link)) return Verdict::gone;
   bool later = false;
   const auto found = peer_of(ask, &later);
@@ -257,10 +265,11 @@ Result<MeetingHost::Verdict> Net::on_ask(const Ask& ask, Answer* answer) {
   if (later) return Verdict::later;
   Peer* peer = found.value();
   Accepted& accepted = listener->second[ask.attempt];
-  if (accepted.peer == nullptr) {
+  if (accepted.link != peer->link_number()) {
+    drop(accepted);  // its link has ended since the last answer
     const auto number = peer->next_number();
     if (!number.ok()) return number.status();
-    accepted = {peer, number.value()};
+    accepted = {peer->link_number(), number.value()};
     peer->open_end(number.value(), false);
   }
   *answer = {peer->link_number(), accepted.number, peer->token(), peer->own_info()};
@@ -270,18 +279,15 @@ Result<MeetingHost::Verdict> Net::on_ask(const Ask& ask, Answer* answer) {
 // Returns the peer that asks, with a link.
 Result<Peer*> Net::peer_of(const Ask& ask, bool* later) {
   const PeerKey key{ask.process, false};
-  Peer* peer = find_peer(key);
-  const bool other_link = peer != nullptr && peer->started() && peer->link_number() != ask.link;
-  if (peer != nullptr && (peer->leaving() || (other_link && peer->left()))) {
-    part_from(key);
-    peer = nullptr;
-  }
+  Peer* peer = find_usable(key);
   if (peer == nullptr) {
     const auto made = make_peer(key, ask.link);
     if (!made.ok()) return made.status();
     peer = made.value();
-  } else if (!peer->started() && identity_.id < ask.process) {
-    *later = true;  // both ask at once: the ask of the lower process counts
+  } else if (!peer->started() && (identity_.id < ask.process || peer->link_number() == ask.link)) {
+    // Both ask at once, and the ask of the lower process counts; or the other process has the link
+    // by this one's ask, and its answer is on the way here.
+    *later = true;
     return peer;
   }
   if (peer->started()) return peer;
@@ -303,7 +309,8 @@ Result<Comm*> Net::accept(uint32_t listener) {
     for (auto& [attempt, accepted] : listeners_[listener]) {
       if (!accepted.opened || accepted.taken) continue;
       accepted.taken = true;
-      made = new Comm{accepted.peer->find(accepted.number), accepted.peer};
+      Peer* peer = find_link(accepted.link);
+      made = new Comm{peer->find(accepted.number), peer};
       return;
     }
   });
@@ -313,6 +320,15 @@ Result<Comm*> Net::accept(uint32_t listener) {
 void Net::close(Comm* comm) {
   driver_.thread()->call([comm] { comm->peer->close(*comm->end); });
   delete comm;
+}
+
+Peer* Net::find_link(uint64_t link) {
+  const auto is_it = [link](const auto& peer) { return peer->link_number() == link; };
+  const auto here = std::ranges::find_if(
+      peers_, is_it, [](auto& e) -> auto& { return e.second; });
+  if (here != peers_.end()) return here->second.get();
+  const auto parted = std::ranges::find_if(parted_, is_it);
+  return parted == parted_.end() ? nullptr : parted->get();
 }
 
 bool Net::has_parted(uint64_t link) const {

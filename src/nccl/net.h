@@ -78,7 +78,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
     Comm* made = nullptr;
   };
   struct Accepted {
-    Peer* peer = nullptr;
+    uint64_t link = 0;
     uint32_t number = 0;
     bool opened = false;  // at the other end, too
     bool taken = false;   // NCCL has it
@@ -90,12 +90,15 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   Result<uint64_t> begin_connect(ListenHandle handle);
   void end_connect(uint64_t number);
   Peer* find_peer(const PeerKey& key);
+  Peer* find_usable(const PeerKey& key);
   Result<Peer*> make_peer(const PeerKey& key, uint64_t link);
   Result<Peer*> peer_of(const Ask& ask, bool* later);
   // Lets the attempt hold the peer that is in use now.
   Status hold_peer(Connect& connect, const PeerKey& key);
   MeetingClient::Opening on_answer(Connect& connect, const PeerKey& key, const Answer& answer);
   bool has_parted(uint64_t link) const;
+  Peer* find_link(uint64_t link);
+  void drop(const Accepted& accepted);
   void part_from(const PeerKey& key);
   void drop_ended_peers();
 

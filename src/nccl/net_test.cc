@@ -140,7 +140,7 @@ TEST_P(NetTest, MakesManyConnectionsOverOneListener) {
 TEST_P(NetTest, ConnectsWhenBothAskAtOnce) {
   const auto a = make();
   const auto b = make();
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 20; ++round) {
     Handle of_a{}, of_b{};
     const uint32_t listener_a = a->listen(of_a).value();
     const uint32_t listener_b = b->listen(of_b).value();

@@ -47,8 +47,8 @@ Outcome WireEnd::Request::test(bool* ended, size_t* bytes) {
   }
   R2CCL_CHECK(state != State::free);
   *ended = state == State::done;
-  *bytes = size_;
   if (state == State::posted) return kSuccess;
+  *bytes = size_;
   state_.store(State::free, std::memory_order_release);
   return state == State::done ? kSuccess : end_->outcome();
 }
