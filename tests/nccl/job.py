@@ -43,8 +43,8 @@ class Setup:
 
 
 class Job:
-    """A running job. `prefix` gives the words before a rank's command, such as those that enter a
-    network namespace; `environment` gives its further variables."""
+    """A running job. `prefix` gives the words before a rank's command, such as
+    `ip netns exec NAME`; `environment` gives its further variables."""
 
     def __init__(self, setup, folder, test, ranks, arguments=(), prefix=lambda rank: (),
                  environment=lambda rank: {}):
@@ -68,7 +68,7 @@ class Job:
         return self.folder / f"nccl{rank}.log"
 
     def wait(self, limit_s):
-        """Waits for the ranks until `limit_s` seconds after the start, then ends those that are left.
+        """Waits for the ranks until `limit_s` seconds after the start, then ends the others.
         Returns their exit codes; None for a rank that had to be ended."""
         codes = []
         for process in self.processes:

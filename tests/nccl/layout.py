@@ -15,7 +15,7 @@ CONSTANTS = ("ncclNumTypes", "ncclNumDevRedOps")
 
 
 def print_members(prefix, first_bit, kind):
-    """Prints the members of a struct or union, and of those without a name of their own within."""
+    """Prints the members of a struct or union. Members of unnamed types count as its own."""
     for member in kind.fields():
         if not hasattr(member, "bitpos"):  # a static member
             continue

@@ -27,7 +27,8 @@ name, the network, and its time; the last line is the sum. After a failure the l
 the ranks and NCCL's own (NCCL_DEBUG=INFO). EMULATED_CUDA_LOG=2 logs each launch.
 
 Without a network or gdb the tests fail; with R2CCL_ALLOW_SKIP=1 they are skipped (status 77).
-Variables NCCL_* of the environment reach the ranks, except those that the emulator needs (job.py).
+Variables NCCL_* of the environment reach the ranks, except where the emulator needs other values
+(job.py).
 """
 
 import argparse

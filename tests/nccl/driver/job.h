@@ -1,4 +1,4 @@
-// One rank of a job: its communicators, its memory, and the checks of what it has received.
+// One rank of a job: its communicators, its memory, and the checks of its results.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,12 @@ using Clock = std::chrono::steady_clock;
 struct Job {
   int rank = 0;
   int ranks = 1;
-  std::string folder;  // of files by which the ranks find each other
+  std::string folder;  // holds the files by which the ranks find each other
   std::chrono::seconds patience{30};
   size_t bytes = 1 << 20;
   size_t largest_count = 1 << 20;
   int cycles = 3;
-  double seconds = 0;  // of a loop; 0 for no limit
+  double seconds = 0;  // a loop's limit; 0 for none
   int iterations = 0;  // likewise
   double stall_ms = 100;
 };

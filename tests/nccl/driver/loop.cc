@@ -123,7 +123,7 @@ std::string Loop::json() const {
         .end_object();
   }
   json.end_array();
-  // Of the clock that time.monotonic() of Python reads, to place faults beside stalls.
+  // Python's time.monotonic() reads the same clock, so a fault's time can be compared with these.
   json.field("began_ns",
              static_cast<uint64_t>(began_.time_since_epoch() / std::chrono::nanoseconds(1)));
   json.end_object();

@@ -11,7 +11,7 @@ namespace r2ccl::emulated {
 
 // Counts steps. The sender publishes the step that it has written as the tail, the receiver the one
 // that it has read as the head. With the protocol LL the tail stays where it is: flags between the
-// data say what has arrived.
+// data mark the lines that have arrived.
 class Connection {
  public:
   // `memory` is NCCL's struct. A kernel begins at a multiple of `steps_in_chunk`, because the one

@@ -49,7 +49,7 @@ void combine_integers(Operator op, uint64_t argument, char* target, const char* 
   }
 }
 
-// `Wide` is the type that computes: T itself, or float for the 16-bit types. Of floats the lowest
+// `Wide` is the type that computes: T itself, or float for the 16-bit types. For floats the lowest
 // bit of the argument asks for the greatest.
 template <typename T, typename Wide = T>
 void combine_floats(Operator op, uint64_t argument, char* target, const char* a, const char* b,

@@ -1,5 +1,5 @@
 // The emulator's messages, on standard error. A call or a piece of work that is not emulated ends
-// the process: a test must never go on with a result that nobody computed.
+// the process: a test must never go on with a result that was not computed.
 #pragma once
 
 #include <string>

@@ -47,7 +47,7 @@ void Stream::run() {
     is_busy_ = true;
     lock.unlock();
     work();
-    work = nullptr;  // what it holds ends outside the lock
+    work = nullptr;  // destroys the captured objects outside the lock
     lock.lock();
     is_busy_ = false;
     if (queue_.empty()) idle_.notify_all();

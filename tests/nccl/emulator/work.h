@@ -54,7 +54,7 @@ struct Parameters {
   const char* batches = nullptr;  // behind the parameters
   Storage storage = Storage::kParameters;
   const char* works = nullptr;       // the beginning of the storage
-  uint32_t works_mask = UINT32_MAX;  // of an offset in the storage, if that is a ring
+  uint32_t works_mask = UINT32_MAX;  // for offsets in the storage, if that is a ring
 };
 
 // Up to 64 works of one type: of the block's channel and the same device function.
@@ -78,7 +78,8 @@ struct ChannelPart {
 struct CollectiveWork {
   int first_channel = 0;
   int last_channel = 0;
-  std::array<int64_t, 3> counts{};        // of the first channel, each in the middle, the last
+  std::array<int64_t, 3>
+      counts{};  // the first channel's, that of each in the middle, the last one's
   std::array<int64_t, 3> chunk_grains{};  // likewise
   int root = 0;
   char* input = nullptr;
@@ -104,13 +105,13 @@ struct PointToPointWork {
   Transfer send;
   Transfer receive;
   int channel_base = 0;
-  int channels = 0;  // of the communicator, a power of two
+  int channels = 0;  // those of the communicator, a power of two
 };
 
 struct Ring {
   int previous = -1;
   int next = -1;
-  int index = 0;               // of this rank
+  int index = 0;               // this rank's place
   const int* ranks = nullptr;  // from this rank on
 };
 

@@ -23,81 +23,14 @@ int number(const void* object, const Field& field) {
 }  // namespace
 
 WorkFormat::WorkFormat(const Layout& layout, int version)
-    : layout_(layout),
-      version_(version),
-      comm_(layout.has_struct("ncclKernelCommAndChannels") ? "ncclKernelComm" : "ncclDevComm") {
-  const auto in = [&layout](const std::string& name) {
-    return [&layout, name](const char* member) { return layout.field(name + "." + member); };
-  };
-  const auto arguments = in("ncclDevKernelArgs");
-  parameters_ = {arguments("comm"),     arguments("channelMask"), arguments("workStorageType"),
-                 arguments("workMask"), arguments("workBuf"),     layout.size("ncclDevKernelArgs")};
-  const auto batch = in("ncclDevWorkBatch");
-  batch_ = {batch("nextJump"),
-            batch("nextExtends"),
-            batch("workType"),
-            batch("funcId"),
-            batch("offsetBase"),
-            batch("offsetBitset"),
-            layout.size("ncclDevWorkBatch")};
-  in_comm_ = {in_comm("rank"),      in_comm("nRanks"),
-              in_comm("buffSizes"), in_comm("p2pChunkSize"),
-              in_comm("abortFlag"), layout.field(comm_ + "AndChannels.channels")};
-  const auto channel = in("ncclDevChannel");
-  const auto ring = in("ncclRing");
-  const auto tree = in("ncclTree");
-  channel_ = {channel("peers"),
-              channel("ring"),
-              channel("tree"),
-              layout.optional_field("ncclDevChannel.workCounter"),
-              ring("prev"),
-              ring("next"),
-              ring("userRanks"),
-              ring("index"),
-              tree("up"),
-              tree("down"),
-              layout.size("ncclDevChannel")};
-  const auto work = in("ncclDevWorkColl");
-  collective_ = {work("channelLo"),
-                 work("channelHi"),
-                 work("root"),
-                 work("sendbuff"),
-                 work("recvbuff"),
-                 work("redOpArg"),
-                 work("redOpArgIsPtr"),
-                 {work("cbd.countLo"), work("cbd.countMid"), work("cbd.countHi")},
-                 {work("cbd.chunkGrainsLo"), work("cbd.chunkGrainsMid"), work("cbd.chunkGrainsHi")},
-                 work("regUsed"),
-                 layout.optional_field("ncclDevWorkColl.netRegUsed"),
-                 layout.size("ncclDevWorkColl")};
-  const auto p2p = in("ncclDevWorkP2p");
-  const auto direction = [&p2p](const std::string& name, const char* parts) {
-    return Direction{p2p((name + "Addr").c_str()),
-                     p2p((name + "Bytes").c_str()),
-                     p2p((name + "Rank").c_str()),
-                     p2p(parts),
-                     p2p((name + "ChunkSize_u32fp8").c_str()),
-                     p2p((name + "ProtoLL").c_str())};
-  };
-  point_to_point_ = {direction("send", "nSendChannels"), direction("recv", "nRecvChannels"),
-                     p2p("channelBase"), p2p("nP2pChannels"), layout.size("ncclDevWorkP2p")};
-  const auto connection = in("ncclConnInfo");
-  const auto fifo = in("ncclConnFifo");
-  const auto peer = in("ncclDevChannelPeer");
-  connection_ = {connection("buffs"),
-                 connection("tail"),
-                 connection("head"),
-                 connection("step"),
-                 connection("stepSize"),
-                 connection("connFifo"),
-                 fifo("mode"),
-                 fifo("offset"),
-                 fifo("size"),
-                 layout.size("ncclConnFifo"),
-                 layout.size("ncclConnInfo"),
-                 peer("send"),
-                 peer("recv")};
-}
+    : version_(version),
+      parameters_(layout),
+      batch_(layout),
+      comm_(layout),
+      channel_(layout),
+      collective_(layout),
+      point_to_point_(layout),
+      connection_(layout) {}
 
 Parameters WorkFormat::parameters(const char* block) const {
   Parameters result;
@@ -118,15 +51,15 @@ Parameters WorkFormat::parameters(const char* block) const {
 
 Channel WorkFormat::channel(const char* comm, int number_of_channel) const {
   const char* channel =
-      address(comm, in_comm_.channels) + static_cast<size_t>(number_of_channel) * channel_.bytes;
+      address(comm, comm_.channels) + static_cast<size_t>(number_of_channel) * channel_.bytes;
   Channel result;
   result.number = number_of_channel;
-  result.rank = number(comm, in_comm_.rank);
-  result.ranks = number(comm, in_comm_.ranks);
+  result.rank = number(comm, comm_.rank);
+  result.ranks = number(comm, comm_.ranks);
   const char* ring = address(channel, channel_.ring);
   result.ring = {number(ring, channel_.previous), number(ring, channel_.next),
                  number(ring, channel_.index),
-                 reinterpret_cast<int*>(read_pointer(ring, channel_.ring_ranks))};
+                 reinterpret_cast<int*>(read_pointer(ring, channel_.ranks))};
   const char* tree = address(channel, channel_.tree);
   result.tree.up = number(tree, channel_.up);
   for (size_t at = 0; at < channel_.down.bytes; at += sizeof(int)) {
@@ -135,17 +68,17 @@ Channel WorkFormat::channel(const char* comm, int number_of_channel) const {
   }
   result.peers = reinterpret_cast<char* const*>(read_pointer(channel, channel_.peers));
   result.abort_flag =
-      reinterpret_cast<const volatile uint32_t*>(read_pointer(comm, in_comm_.abort_flag));
+      reinterpret_cast<const volatile uint32_t*>(read_pointer(comm, comm_.abort_flag));
   if (channel_.work_counter.exists()) {
     result.work_counter = address(channel, channel_.work_counter);
   }
   const auto step_bytes = [&](Protocol protocol) {
-    const size_t at = in_comm_.buffer_bytes.offset + static_cast<size_t>(protocol) * sizeof(int);
+    const size_t at = comm_.buffer_bytes.offset + static_cast<size_t>(protocol) * sizeof(int);
     return number(comm, {at, sizeof(int)}) / kStepsInFlight;
   };
   result.ll_step_bytes = step_bytes(Protocol::kLl);
   result.simple_step_bytes = step_bytes(Protocol::kSimple);
-  result.point_to_point_step_bytes = number(comm, in_comm_.point_to_point_step_bytes);
+  result.point_to_point_step_bytes = number(comm, comm_.point_to_point_step_bytes);
   return result;
 }
 
@@ -195,13 +128,13 @@ CollectiveWork WorkFormat::collective(const char* work) const {
   return result;
 }
 
-Transfer WorkFormat::transfer(const char* work, const Direction& direction) {
-  return {read_pointer(work, direction.memory),
-          read_signed(work, direction.bytes),
-          number(work, direction.peer),
-          number(work, direction.channels),
-          decode_chunk_bytes(read(work, direction.chunk_bytes)),
-          read(work, direction.is_ll) != 0};
+Transfer WorkFormat::transfer(const char* work, const TransferFormat& format) {
+  return {read_pointer(work, format.memory),
+          read_signed(work, format.bytes),
+          number(work, format.peer),
+          number(work, format.channels),
+          decode_chunk_bytes(read(work, format.chunk_bytes)),
+          read(work, format.is_ll) != 0};
 }
 
 PointToPointWork WorkFormat::point_to_point(const char* work) const {
