@@ -68,8 +68,8 @@ class Job:
         return self.folder / f"nccl{rank}.log"
 
     def wait(self, limit_s):
-        """Waits for the ranks until `limit_s` seconds after the start, then ends the others.
-        Returns their exit codes; None for a rank that had to be ended."""
+        """Waits for the ranks until `limit_s` seconds after the start, then ends the others, with
+        the stacks of their threads on file. Returns the exit codes; None for a rank that was ended."""
         codes = []
         for process in self.processes:
             left_s = max(self.started + limit_s - time.monotonic(), 0)
@@ -77,8 +77,21 @@ class Job:
                 codes.append(process.wait(left_s))
             except subprocess.TimeoutExpired:
                 codes.append(None)
+        for rank, code in enumerate(codes):
+            if code is None:
+                self.write_stacks(rank)
         self.end()
         return codes
+
+    def write_stacks(self, rank):
+        command = ["gdb", "-batch", "-nx", "-p", str(self.processes[rank].pid),
+                   "-ex", "thread apply all backtrace 12"]
+        with open(self.folder / f"stacks{rank}.txt", "wb") as file:
+            try:
+                subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False,
+                               stdin=subprocess.DEVNULL, timeout=30)
+            except (OSError, subprocess.TimeoutExpired):
+                pass  # the stacks only help to find a fault
 
     def end(self):
         """Ends the processes that still run, by their ids."""
