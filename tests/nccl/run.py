@@ -53,7 +53,7 @@ LIMIT_S, PATIENCE_S = 120, 60
 
 def driver_arguments(test, args):
     if test != "loop":
-        return ["--patience", PATIENCE_S, "--largest", args.largest]
+        return ["--patience", PATIENCE_S, "--largest", args.largest, "--cycles", args.cycles]
     given = (("--bytes", args.bytes), ("--seconds", args.seconds),
              ("--iterations", args.iterations), ("--stall-ms", args.stall_ms))
     return ["--patience", LIMIT_S, *(word for option in given if option[1] for word in option)]
@@ -116,7 +116,7 @@ def setups(args, folder):
 
 def read_command_line():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tests", nargs="*", metavar="TEST", choices=[*TESTS, "loop", []],
+    parser.add_argument("tests", nargs="*", metavar="TEST",
                         help=f"of {', '.join(TESTS)}, loop; default: all but the loop")
     parser.add_argument("--ranks", default="2,4", help="numbers of ranks (default: 2,4)")
     parser.add_argument("--plugin", type=pathlib.Path, help="a network plugin; no test over sockets")
@@ -130,12 +130,17 @@ def read_command_line():
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for a test")
     parser.add_argument("--largest", type=int, default=1 << 20,
                         help="the most elements of a collective")
+    parser.add_argument("--cycles", type=int, default=3, help="communicators of the test cycles")
     parser.add_argument("--bytes", type=int, help="of an operation of the loop")
     parser.add_argument("--seconds", type=float, help="of the loop")
     parser.add_argument("--iterations", type=int, help="of the loop")
     parser.add_argument("--stall-ms", type=float, help="an operation of the loop that takes as long "
                         "is a stall (default: 100)")
-    return parser.parse_args()
+    args = parser.parse_args()
+    for test in args.tests:
+        if test not in (*TESTS, "loop"):
+            parser.error(f"there is no test {test}")
+    return args
 
 
 def main():
