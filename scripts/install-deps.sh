@@ -12,7 +12,7 @@ check_only=
 for argument in "$@"; do
   case $argument in
     --check) check_only=1 ;;
-    --lint) packages+=(ccache clang clang-format clang-tidy libclang-rt-dev valgrind dpkg-dev file
+    --lint) packages+=(ccache clang clang-format clang-tidy libclang-rt-dev gdb valgrind dpkg-dev file
                        man-db zsh python3-venv) ;;
     --simgrid) packages+=(libsimgrid-dev) ;;
     *) echo "usage: $0 [--check] [--lint] [--simgrid]" >&2; exit 2 ;;

@@ -88,6 +88,7 @@ STEPS = {
                            targets=("simulated_transfer", "simulated_scale",
                                     "simulated_communicators")),
     "simgrid": script("python3 -B tests/simgrid/compare.py build/r2ccl", targets=COMMAND),
+    "nccl": script("python3 -B tests/nccl/run.py", targets=("nccl_tests",)),
     "torch": script("scripts/torch-test.sh", targets=("r2ccl",)),
     "torch_recorded": script("scripts/torch-suite.sh --recorded", targets=("r2ccl",)),
     # torch 2.14 and torchft
@@ -112,9 +113,9 @@ STEPS |= {f"unit_{name}": release("-R", rf"^(long_)?{name}_test\.", targets=(f"{
 # A tuple within a suite holds lists of steps that run beside each other.
 SUITES = {
     "test": ("command", (("process",), ("units",))),
-    "check": ("long", "format", "lint", "instructions", "torch", "asan", "asan_sim", "tsan"),
+    "check": ("long", "format", "lint", "instructions", "nccl", "torch", "asan", "asan_sim", "tsan"),
     # `.ci/run` runs these after "test".
-    "ci": ((("torch_beside", "format"), ("asan", "tsan")), "slice"),
+    "ci": ((("torch_beside", "format"), ("asan", "tsan")), "nccl", "slice"),
     "nightly": ("rare", "packages", "fuzz", "simgrid", "seeds", "conditions", "soak", "torch_suite",
                 "torch_members", "mutants"),
 }
