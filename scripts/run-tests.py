@@ -88,7 +88,10 @@ STEPS = {
                            targets=("simulated_transfer", "simulated_scale",
                                     "simulated_communicators")),
     "simgrid": script("python3 -B tests/simgrid/compare.py build/r2ccl", targets=COMMAND),
-    "nccl": script("python3 -B tests/nccl/run.py", targets=("nccl_tests",)),
+    "nccl": script("python3 -B tests/nccl/run.py --tables", targets=("nccl_tests",)),
+    # without NCCL's own sockets
+    "nccl_plugin": script("python3 -B tests/nccl/run.py --only-plugin --tables",
+                          targets=("nccl_tests",)),
     "torch": script("scripts/torch-test.sh", targets=("r2ccl",)),
     "torch_recorded": script("scripts/torch-suite.sh --recorded", targets=("r2ccl",)),
     # torch 2.14 and torchft
@@ -115,7 +118,7 @@ SUITES = {
     "test": ("command", (("process",), ("units",))),
     "check": ("long", "format", "lint", "instructions", "nccl", "torch", "asan", "asan_sim", "tsan"),
     # `.ci/run` runs these after "test".
-    "ci": ((("torch_beside", "format"), ("asan", "tsan")), "nccl", "slice"),
+    "ci": ((("torch_beside", "format"), ("asan", "tsan")), "nccl_plugin", "slice"),
     "nightly": ("rare", "packages", "fuzz", "simgrid", "seeds", "conditions", "soak", "torch_suite",
                 "torch_members", "mutants"),
 }

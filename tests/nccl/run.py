@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs stock NCCL on a machine without a GPU, over its own sockets and over a network plugin.
 
-    run.py [TEST...] [--ranks 2,4] [--plugin PATH --net NAME | --only-sockets] [--version 2.30.7]
+    run.py [TEST...] [--ranks 2,4] [--plugin PATH --net NAME | --only-sockets | --only-plugin]
+           [--tables] [--version 2.30.7]
     run.py loop --ranks 2 --bytes 1048576 --seconds 10 [--plugin PATH]
 
 NCCL is the library of a wheel of PyPI, unchanged, which this script downloads once into a cache
@@ -22,7 +23,8 @@ The driver (driver/, nccl_driver) is one rank; its tests check every element:
     loop         AllReduce for --seconds or --iterations; prints a line of JSON for each rank
 
 The loop runs only when it is named. Without --plugin the tests run over sockets and, if it is
-built, over the build's own plugin. Each test is a line, "ok" or "FAIL", the number of ranks, its
+built, over the build's own plugin. --tables adds the collectives over each of the plugin's tables,
+by builds that have no other one. Each test is a line, "ok" or "FAIL", the number of ranks, its
 name, the network, and its time; the last line is the sum. After a failure the logs stay: those of
 the ranks, NCCL's own (NCCL_DEBUG=INFO), and the stacks of ranks that did not end. EMULATED_CUDA_LOG=2 logs each launch.
 
@@ -49,6 +51,8 @@ VERSION = "2.30.7"
 TESTS = ("collectives", "splits", "cycles", "abort", "leave")
 # A test takes a few seconds. The driver gives up an operation earlier than the runner the test.
 LIMIT_S, PATIENCE_S = 120, 60
+# The versions of NCCL's interface that the plugin has a table for.
+TABLES = range(6, 13)
 
 
 def driver_arguments(test, args):
@@ -94,7 +98,7 @@ def print_json(running, ranks):
 
 
 def setups(args, folder):
-    """Returns a job.Setup for each network. Raises wheel.Missing."""
+    """Returns a job.Setup for each network, and one for each table. Raises wheel.Missing."""
     programs = args.build / "tests" / "nccl"
     if not (programs / "nccl_driver").exists():
         raise wheel.Missing(f"{programs} has no nccl_driver: build the target nccl_tests")
@@ -107,11 +111,17 @@ def setups(args, folder):
     if plugin is None and built.exists() and not args.only_sockets:
         plugin = built
     result = []
-    if args.plugin is None:
+    if args.plugin is None and not args.only_plugin:
         result.append(job.Setup(programs, library, layout))
     if plugin is not None:
         result.append(job.Setup(programs, library, layout, plugin.resolve(), args.net))
-    return result
+    if args.only_plugin and plugin is None:
+        raise wheel.Missing(f"there is no {built}")
+    tables = []
+    if args.tables:
+        tables = [job.Setup(programs, library, layout, programs / f"libnccl-net-table_v{version}.so",
+                            args.net) for version in TABLES]
+    return result, tables
 
 
 def read_command_line():
@@ -122,6 +132,9 @@ def read_command_line():
     parser.add_argument("--plugin", type=pathlib.Path, help="a network plugin; no test over sockets")
     parser.add_argument("--net", default="r2ccl", help="the name of the plugin's network")
     parser.add_argument("--only-sockets", action="store_true", help="no test over a plugin")
+    parser.add_argument("--only-plugin", action="store_true", help="no test over sockets")
+    parser.add_argument("--tables", action="store_true",
+                        help="also the collectives over each of the plugin's tables")
     parser.add_argument("--version", default=VERSION, help=f"of NCCL (default: {VERSION})")
     parser.add_argument("--cuda", type=int, default=13, choices=sorted(PACKAGES),
                         help="the CUDA that the wheel is for")
@@ -148,17 +161,18 @@ def main():
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         try:
-            networks = setups(args, pathlib.Path(folder))
+            networks, tables = setups(args, pathlib.Path(folder))
         except wheel.Missing as error:
             print(f"nccl: {error}", file=sys.stderr)
             allowed = os.environ.get("R2CCL_ALLOW_SKIP") == "1"
             print("SKIPPED" if allowed else "0 passed, 1 failed")
             return SKIPPED if allowed else 1
-        for setup in networks:
-            for ranks in map(int, args.ranks.split(",")):
-                for test in args.tests or TESTS:
-                    is_good = run_test(setup, test, ranks, args)
-                    passed, failed = passed + is_good, failed + (not is_good)
+        runs = [(setup, test, ranks) for setup in networks
+                for ranks in map(int, args.ranks.split(",")) for test in args.tests or TESTS]
+        runs += [(setup, "collectives", 2) for setup in tables]
+        for run in runs:
+            is_good = run_test(*run, args)
+            passed, failed = passed + is_good, failed + (not is_good)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 
