@@ -9,7 +9,7 @@ Steps that take longer are cut into pieces; the commit's hash picks the piece.
 
 The table is the memory of which slice ran when. While somebody keeps it (its newest row is not two
 days older than the commit), the slice that ran longest ago is due, and the hash decides among equals:
-so ten runs cover all. Otherwise the hash picks one of all, which leaves gaps. Without
+so eleven runs cover all. Otherwise the hash picks one of all, which leaves gaps. Without
 git, the time takes the place of the hash.
 """
 
@@ -29,6 +29,8 @@ BEGIN, END = "<!-- slices: written by scripts/nightly.py -->", "<!-- end of slic
 HEAD = ("| slice | steps | last run, UTC | commit | result | seconds |", "|---|---|---|---|---|---|")
 CONDITIONS = 24  # bench/conditions.py has so many
 MUTANT_PIECES = 96
+# One or two of each version of the interface with plugins.
+NCCL_VERSIONS = ("2.22.3", "2.23.4", "2.25.1", "2.26.5", "2.27.7", "2.28.9", "2.29.7", "2.32.3")
 # Programs of the unit tests that the CI builds with sanitizers alone.
 UNIT_PIECES = (("base", "protocol"), ("plan", "transport"), ("runtime",), ("job", "corpus"))
 
@@ -54,6 +56,8 @@ def slices(number):
                 f"python3 -B bench/soak.py --r2ccl build/r2ccl --minutes 1 --seed {number}",
                 steps("rare")),
         "seeds": (steps("mismatches"), *seeds(number)),
+        "nccl": (steps("nccl"), "python3 -B tests/nccl/run.py --only-plugin --cuda 12 --version "
+                                f"{NCCL_VERSIONS[number % len(NCCL_VERSIONS)]}"),
         "mutants": (f"scripts/mutants.py --piece {number % MUTANT_PIECES}/{MUTANT_PIECES}",),
     }
 
