@@ -1,6 +1,7 @@
 // AllReduce again and again, each element checked: the load for faults and benchmarks. Prints one
-// line of JSON.
+// line of JSON, and writes the times of all operations into a file of the job's folder.
 #include <algorithm>
+#include <fstream>
 
 #include "base/json_writer.h"
 #include "job.h"
@@ -46,6 +47,16 @@ class Loop {
 
   size_t wrong() const { return wrong_; }
   std::string json() const;
+  // Writes a line for each operation: its begin on the monotonic clock and its duration, in s.
+  // Python's time.monotonic() reads the same clock.
+  void write_times(const std::string& path) const {
+    std::ofstream file(path);
+    file.precision(9);
+    for (const Timing& timing : timings_) {
+      file << std::fixed << std::chrono::duration<double>(timing.begin.time_since_epoch()).count()
+           << ' ' << timing.latency_s << '\n';
+    }
+  }
 
  private:
   // The last element tells when to stop, because the ranks' clocks would not agree: rank 0 puts 1
@@ -143,6 +154,7 @@ void test_loop(const Job& job, Checks& checks) {
     loop.run();
     checks.expect(loop.wrong() == 0, std::to_string(loop.wrong()) + " elements are wrong");
     std::printf("%s\n", loop.json().c_str());
+    loop.write_times(job.folder + "/times" + std::to_string(job.rank));
   }
   comm.destroy();
 }
