@@ -137,7 +137,7 @@ void MeetingClient::shake_hands(TimeNs now) {
   stream_->send(type_of(MeetingMessage::ask),
                 std::make_shared<const std::vector<std::byte>>(std::move(body).value()));
   state_ = State::asking;
-  attempt_deadline_ = now + kAnswerWait;
+  attempt_deadline_ = std::min(deadline_, now + kAnswerWait);
 }
 
 void MeetingClient::converse(TimeNs now) {
@@ -153,7 +153,8 @@ void MeetingClient::converse(TimeNs now) {
 }
 
 void MeetingClient::on_message(const SealedStream::Message& message, TimeNs now) {
-  if (message.type == type_of(MeetingMessage::refused) && state_ == State::asking) {
+  const bool waits = state_ == State::asking || state_ == State::opened;
+  if (message.type == type_of(MeetingMessage::refused) && waits) {
     return fail(decode_refused(message.body));
   }
   if (message.type == type_of(MeetingMessage::gone) && state_ == State::asking) {
@@ -192,7 +193,7 @@ void MeetingClient::open_end(TimeNs now) {
     case Opening::Kind::open:
       stream_->send(type_of(MeetingMessage::opened), no_body());
       state_ = State::opened;
-      attempt_deadline_ = now + kAnswerWait;
+      attempt_deadline_ = std::min(deadline_, now + kAnswerWait);
       return;
   }
 }

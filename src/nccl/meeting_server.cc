@@ -114,11 +114,20 @@ bool MeetingServer::on_message(Guest& guest, const SealedStream::Message& messag
   }
   const bool opened = message.type == type_of(MeetingMessage::opened);
   if (!opened || guest.state != Guest::State::answered) return false;
-  host_.on_opened(guest.ask);
-  guest.stream.send(type_of(MeetingMessage::ready), no_body());
+  const Status ready = host_.on_opened(guest.ask);
+  if (ready.ok()) {
+    guest.stream.send(type_of(MeetingMessage::ready), no_body());
+  } else {
+    refuse(guest, ready);
+  }
   guest.state = Guest::State::leaving;
   guest.deadline = now + kGoodbye;
   return true;
+}
+
+void MeetingServer::refuse(Guest& guest, const Status& why) {
+  guest.stream.send(type_of(MeetingMessage::refused),
+                    std::make_shared<const std::vector<std::byte>>(encode_refused(why)));
 }
 
 void MeetingServer::decide(Guest& guest, TimeNs now) {
@@ -127,12 +136,7 @@ void MeetingServer::decide(Guest& guest, TimeNs now) {
   if (verdict.ok() && verdict.value() == MeetingHost::Verdict::later) return;
   guest.state = Guest::State::leaving;
   guest.deadline = now + kGoodbye;
-  if (!verdict.ok()) {
-    guest.stream.send(
-        type_of(MeetingMessage::refused),
-        std::make_shared<const std::vector<std::byte>>(encode_refused(verdict.status())));
-    return;
-  }
+  if (!verdict.ok()) return refuse(guest, verdict.status());
   if (verdict.value() == MeetingHost::Verdict::gone) {
     guest.stream.send(type_of(MeetingMessage::gone), no_body());
     return;

@@ -34,8 +34,8 @@ class MeetingHost {
   };
   // An error goes back in words.
   virtual Result<Verdict> on_ask(const Ask& ask, Answer* answer) = 0;
-  // The other process has its end of the connection.
-  virtual void on_opened(const Ask& ask) = 0;
+  // The other process has its end of the connection. An error goes back in words.
+  virtual Status on_opened(const Ask& ask) = 0;
 };
 
 class MeetingServer {
@@ -61,6 +61,7 @@ class MeetingServer {
   bool serve(Guest& guest, TimeNs now);
   bool on_message(Guest& guest, const SealedStream::Message& message, TimeNs now);
   void decide(Guest& guest, TimeNs now);
+  static void refuse(Guest& guest, const Status& why);
 
   Reactor& reactor_;
   const Clock& clock_;

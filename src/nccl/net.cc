@@ -1,5 +1,7 @@
 #include "nccl/net.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -38,6 +40,14 @@ Device describe(const Nic& nic) {
   return device;
 }
 
+Status nobody_listens() {
+  return {Code::remote, "nobody listens there any more"};
+}
+
+Status lost_link() {
+  return {Code::remote, "the connection was accepted, and its link has ended since"};
+}
+
 uint64_t random_number() {
   std::array<std::byte, sizeof(uint64_t)> bytes;
   secure_random(bytes);
@@ -71,6 +81,7 @@ Net::Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transp
       options_(std::move(options)),
       endpoints_(rendezvous_addresses(nics, kHandleEndpointsMax)),
       driver_(std::move(transport)),
+      process_(getpid()),
       identity_(make_job_identity()),
       secret_(std::move(secret)) {
   options_.rank_count = 2;
@@ -110,7 +121,7 @@ Result<uint32_t> Net::listen(std::span<std::byte, kHandleBytes> out) {
   ListenHandle handle{identity_.id, identity_.secret, 0, endpoints_};
   driver_.thread()->call([&] {
     handle.listener = next_listener_++;
-    listeners_[handle.listener];
+    listeners_.insert(handle.listener);
   });
   encode(handle, out);
   return handle.listener;
@@ -119,13 +130,18 @@ Result<uint32_t> Net::listen(std::span<std::byte, kHandleBytes> out) {
 // An end that NCCL has not accepted is NCCL's no more.
 void Net::close_listener(uint32_t listener) {
   driver_.thread()->call([&] {
-    for (const auto& [attempt, accepted] : listeners_[listener]) drop(accepted);
     listeners_.erase(listener);
+    std::erase_if(accepted_, [&](const auto& each) {
+      const Accepted& accepted = each.second;
+      if (accepted.listener != listener || accepted.taken) return false;
+      drop(accepted);
+      return true;
+    });
   });
 }
 
 void Net::drop(const Accepted& accepted) {
-  Peer* peer = accepted.taken ? nullptr : find_link(accepted.link);
+  Peer* peer = find_link(accepted.link);
   WireEnd* end = peer == nullptr ? nullptr : peer->find(accepted.number);
   if (end != nullptr) peer->close(*end);
 }
@@ -153,10 +169,14 @@ Result<Comm*> Net::connect(std::span<std::byte, kHandleBytes> handle) {
       if (status.ok()) status = {Code::invalid_usage, "a connect that has ended goes on"};
       return;
     }
-    const MeetingClient& client = *found->second.client;
-    if (client.state() == MeetingClient::State::done) made = found->second.made;
+    Connect& connect = found->second;
+    connect.asked_at = driver_.clock().now();
+    const MeetingClient& client = *connect.client;
+    if (client.state() == MeetingClient::State::done) made = std::exchange(connect.made, nullptr);
     if (client.state() == MeetingClient::State::failed) status = client.error();
-    if (made != nullptr || !status.ok()) end_connect(number);
+    if (made == nullptr && status.ok()) return;
+    give_up(connect);
+    connects_.erase(found);
   });
   if (made != nullptr || !status.ok()) set_attempt(handle, 0);
   if (!status.ok()) return status;
@@ -172,6 +192,7 @@ Result<uint64_t> Net::begin_connect(ListenHandle handle) {
   const uint64_t number = next_connect_++;
   Connect& connect = connects_[number];
   secure_random(connect.attempt);
+  connect.asked_at = driver_.clock().now();
   const uint32_t listener = handle.listener;
   MeetingClient::Callbacks callbacks;
   callbacks.ask = [this, key, listener, &connect]() -> Result<Ask> {
@@ -192,10 +213,12 @@ Result<uint64_t> Net::begin_connect(ListenHandle handle) {
   return number;
 }
 
-void Net::end_connect(uint64_t number) {
-  const auto found = connects_.find(number);
-  if (found->second.peer != nullptr) found->second.peer->release();
-  connects_.erase(found);
+void Net::give_up(Connect& connect) {
+  if (connect.made != nullptr) {
+    connect.made->peer->close(*connect.made->end);
+    delete std::exchange(connect.made, nullptr);
+  }
+  if (connect.peer != nullptr) std::exchange(connect.peer, nullptr)->release();
 }
 
 Peer* Net::find_peer(const PeerKey& key) {
@@ -206,7 +229,7 @@ Peer* Net::find_peer(const PeerKey& key) {
 // Returns the peer whose link a new connection may use, or null.
 Peer* Net::find_usable(const PeerKey& key) {
   Peer* peer = find_peer(key);
-  if (peer == nullptr || !peer->started() || (!peer->leaving() && !peer->left())) return peer;
+  if (peer == nullptr || peer->usable()) return peer;
   part_from(key);
   return nullptr;
 }
@@ -247,31 +270,39 @@ MeetingClient::Opening Net::on_answer(Connect& connect, const PeerKey& key, cons
   }
   // The other process asks, too, and its ask counts.
   if (!peer->started() || peer->link_number() != answer.link) return {Kind::wait};
-  if (peer->leaving()) return {Kind::again};
-  connect.made = new Comm{peer->open_end(answer.connection, true), peer};
+  // Another link of this number: that process has lost the one that this one has.
+  if (!(peer->token() == answer.token)) part_from(key);
+  if (peer != find_usable(key)) return {Kind::again};
+  const auto end = peer->open_end(answer.connection, true);
+  if (!end.ok()) return {Kind::failed, end.status()};
+  connect.made = new Comm{end.value(), peer};
   return {Kind::open};
 }
 
 Result<MeetingHost::Verdict> Net::on_ask(const Ask& ask, Answer* answer) {
-  const auto listener = listeners_.find(ask.listener);
-  if (listener == listeners_.end()) {
-    return Status(Code::remote, "nobody listens there any more");
-  }
+  const auto known = accepted_.find(ask.attempt);
+  const bool taken = known != accepted_.end() && known->second.taken;
+  if (!taken && !listeners_.contains(ask.listener)) return nobody_listens();
   (void)find_usable({ask.process, false});  // parts from a link that ends
-  if (has_parted(ask.link)) return Verdict::gone;
+  if (has_parted(ask.link)) {
+    if (taken) return lost_link();
+    return Verdict::gone;
+  }
   bool later = false;
   const auto found = peer_of(ask, &later);
   if (!found.ok()) return found.status();
   if (later) return Verdict::later;
   Peer* peer = found.value();
-  Accepted& accepted = listener->second[ask.attempt];
-  if (accepted.link != peer->link_number()) {
-    drop(accepted);  // its link has ended since the last answer
-    const auto number = peer->next_number();
-    if (!number.ok()) return number.status();
-    accepted = {peer->link_number(), number.value()};
-    peer->open_end(number.value(), false);
+  if (known == accepted_.end() || known->second.link != peer->link_number()) {
+    if (taken) return lost_link();
+    if (known != accepted_.end()) drop(known->second);  // its link has ended since the last answer
+    const uint32_t number = peer->next_number();
+    const auto end = peer->open_end(number, false);
+    if (!end.ok()) return end.status();
+    accepted_[ask.attempt] = {ask.listener, peer->link_number(), number};
   }
+  Accepted& accepted = accepted_[ask.attempt];
+  accepted.asked_at = driver_.clock().now();
   *answer = {peer->link_number(), accepted.number, peer->token(), peer->own_info()};
   return Verdict::answer;
 }
@@ -296,18 +327,18 @@ Result<Peer*> Net::peer_of(const Ask& ask, bool* later) {
   return peer;
 }
 
-void Net::on_opened(const Ask& ask) {
-  const auto listener = listeners_.find(ask.listener);
-  if (listener == listeners_.end()) return;
-  const auto accepted = listener->second.find(ask.attempt);
-  if (accepted != listener->second.end()) accepted->second.opened = true;
+Status Net::on_opened(const Ask& ask) {
+  const auto accepted = accepted_.find(ask.attempt);
+  if (accepted == accepted_.end()) return nobody_listens();
+  accepted->second.opened = true;
+  return {};
 }
 
 Result<Comm*> Net::accept(uint32_t listener) {
   Comm* made = nullptr;
   driver_.thread()->call([&] {
-    for (auto& [attempt, accepted] : listeners_[listener]) {
-      if (!accepted.opened || accepted.taken) continue;
+    for (auto& [attempt, accepted] : accepted_) {
+      if (accepted.listener != listener || !accepted.opened || accepted.taken) continue;
       accepted.taken = true;
       Peer* peer = find_link(accepted.link);
       made = new Comm{peer->find(accepted.number), peer};
@@ -345,7 +376,8 @@ void Net::part_from(const PeerKey& key) {
 void Net::progress() {
   const TimeNs now = driver_.clock().now();
   server_->progress(now);
-  for (auto& [number, connect] : connects_) connect.client->progress(now);
+  for (auto& [number, connect] : connects_) progress(connect, now);
+  forget_old(now);
   const auto over = [](const auto& peer) { return peer->over(); };
   const bool any = std::ranges::any_of(parted_, over) ||
                    std::ranges::any_of(
@@ -354,6 +386,26 @@ void Net::progress() {
   if (any && !std::exchange(drops_, true)) {
     driver_.thread()->post([this] { drop_ended_peers(); });
   }
+}
+
+void Net::progress(Connect& connect, TimeNs now) {
+  connect.client->progress(now);
+  // A peer that an attempt in vain held would keep the other process waiting.
+  if (connect.client->state() == MeetingClient::State::failed) give_up(connect);
+}
+
+// NCCL asks no more for a connect that it has aborted. The other process asks no more once it has
+// its end.
+void Net::forget_old(TimeNs now) {
+  const TimeNs bound = options_.config.init_timeout_ns;
+  for (auto it = connects_.begin(); it != connects_.end();) {
+    const bool old = now >= it->second.asked_at + bound;
+    if (old) give_up(it->second);
+    it = old ? connects_.erase(it) : std::next(it);
+  }
+  std::erase_if(accepted_, [&](const auto& each) {
+    return each.second.taken && now >= each.second.asked_at + bound;
+  });
 }
 
 void Net::drop_ended_peers() {
@@ -376,6 +428,7 @@ void Net::on_exception(const std::exception& error) noexcept {
 }
 
 void Net::flush() {
+  if (getpid() != process_) return;  // a forked child has no part in the links
   const auto settled = [this] {
     const auto test = [](const auto& peer) { return peer->settled(); };
     return std::ranges::all_of(parted_, test) &&

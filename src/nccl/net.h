@@ -4,12 +4,14 @@
 // Any thread may call it. Only send, receive and test (wire_end.h) are called often.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -76,19 +78,26 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
     Attempt attempt{};
     Peer* peer = nullptr;  // that it holds
     Comm* made = nullptr;
+    TimeNs asked_at = 0;  // when NCCL last asked for it
   };
+  // NCCL closes a listener as soon as it has what it waits for, and the attempt may be repeated.
   struct Accepted {
+    uint32_t listener = 0;
     uint64_t link = 0;
     uint32_t number = 0;
     bool opened = false;  // at the other end, too
     bool taken = false;   // NCCL has it
+    TimeNs asked_at = 0;  // when the other process last asked
   };
 
   Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transport> transport,
       const std::vector<Nic>& nics, Warn warn);
   Status start();
   Result<uint64_t> begin_connect(ListenHandle handle);
-  void end_connect(uint64_t number);
+  void progress(Connect& connect, TimeNs now);
+  // Takes back an attempt that NCCL does not get the connection of.
+  static void give_up(Connect& connect);
+  void forget_old(TimeNs now);
   Peer* find_peer(const PeerKey& key);
   Peer* find_usable(const PeerKey& key);
   Result<Peer*> make_peer(const PeerKey& key, uint64_t link);
@@ -104,7 +113,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
 
   // MeetingHost
   Result<Verdict> on_ask(const Ask& ask, Answer* answer) override;
-  void on_opened(const Ask& ask) override;
+  Status on_opened(const Ask& ask) override;
 
   // ProcessEngine::Member
   Rank self() const override { return Rank(0); }
@@ -121,6 +130,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   std::vector<Device> devices_;
   std::vector<Endpoint> endpoints_;  // in the handles
   ProcessDriver driver_;
+  const pid_t process_;
   JobIdentity identity_;  // names this process; a configured secret is not in it
   LockedBytes secret_;    // the configured one
   DrainRegistry drains_;
@@ -131,7 +141,8 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   std::map<PeerKey, std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Peer>> parted_;  // their links are about to end
   std::map<uint64_t, Connect> connects_;
-  std::map<uint32_t, std::map<Attempt, Accepted>> listeners_;
+  std::set<uint32_t> listeners_;
+  std::map<Attempt, Accepted> accepted_;
   uint64_t next_connect_ = 1;
   uint32_t next_listener_ = 1;
   bool drops_ = false;  // drop_ended_peers() is posted

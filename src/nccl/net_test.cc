@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <random>
 #include <thread>
 
 #include "base/limits.h"
@@ -213,6 +215,95 @@ TEST_P(NetTest, ConnectsAgainAfterAllIsClosed) {
     if (round % 2 == 1) a->close(pair.send);
   }
   EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
+TEST_P(NetTest, ConnectsToAProcessThatHasClosedItsEndsOfTheLink) {
+  for (const int passes : {0, 10, 1000}) {
+    const auto a = make();
+    const auto b = make();
+    const Pair first = connect(*a, *b);
+    a->close(first.send);
+    for (int i = 0; i < passes; ++i) (void)b->accept(0);  // lets it hear of that
+    const Pair second = connect(*b, *a);
+    exchange(second, {1000}, 1);
+    b->close(first.receive);
+    b->close(second.send);
+    a->close(second.receive);
+  }
+}
+
+TEST_P(NetTest, ConnectsWhileEarlierConnectionsCloseInAnyOrder) {
+  const auto a = make();
+  const auto b = make();
+  std::mt19937 random(1);
+  std::vector<std::pair<Net*, Comm*>> open;
+  const auto close_down_to = [&](size_t left) {
+    std::shuffle(open.begin(), open.end(), random);
+    for (; open.size() > left; open.pop_back()) open.back().first->close(open.back().second);
+  };
+  for (unsigned round = 0; round < 100; ++round) {
+    Net* const from = random() % 2 == 0 ? a.get() : b.get();
+    Net* const to = from == a.get() ? b.get() : a.get();
+    const Pair pair = connect(*from, *to);
+    exchange(pair, {random() % 50'000}, round);
+    open.emplace_back(from, pair.send);
+    open.emplace_back(to, pair.receive);
+    close_down_to(random() % 4);
+  }
+  close_down_to(0);
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
+TEST_P(NetTest, ConnectsInSeveralThreadsAtOnce) {
+  const auto a = make();
+  const auto b = make();
+  std::vector<std::thread> threads;
+  for (unsigned thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (unsigned round = 0; round < 20; ++round) {
+        Net& from = (thread + round) % 2 == 0 ? *a : *b;
+        Net& to = &from == a.get() ? *b : *a;
+        const Pair pair = connect(from, to);
+        exchange(pair, {100, 40'000}, thread * 100 + round);
+        from.close(pair.send);
+        to.close(pair.receive);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(NetTest, RefusesMoreConnectionsThanALinkHasRoomFor) {
+  const auto a = make();
+  const auto b = make();
+  Handle handle{};
+  const uint32_t listener = b->listen(handle).value();
+  std::vector<Pair> pairs;
+  for (int i = 0; i < 448; ++i) pairs.push_back(connect(*a, *b, listener, handle));
+  Status status;
+  Handle again = handle;
+  while (status.ok()) status = a->connect(again).status();
+  EXPECT_NE(status.message().find("at most 448 connections"), std::string::npos)
+      << status.message();
+  exchange(pairs.back(), {1000}, 1);
+  b->close_listener(listener);
+  for (const Pair& pair : pairs) a->close(pair.send);
+  for (const Pair& pair : pairs) b->close(pair.receive);
+}
+
+// NCCL aborts a communicator and asks no more.
+TEST_P(NetTest, AConnectThatNobodyAsksForKeepsNoOtherWaiting) {
+  for (int round = 0; round < 4; ++round) {
+    const auto a = make();
+    const auto b = make();
+    Handle handle{};
+    b->close_listener(b->listen(handle).value());
+    EXPECT_EQ(a->connect(handle).value(), nullptr);
+    const Pair pair = connect(*b, *a);
+    exchange(pair, {1000}, 1);
+    b->close(pair.send);
+    a->close(pair.receive);
+  }
 }
 
 TEST_P(NetTest, FailsRequestsWhenTheOtherProcessEnds) {

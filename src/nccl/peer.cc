@@ -68,22 +68,29 @@ Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& tok
   return {};
 }
 
-Result<uint32_t> Peer::next_number() {
-  if (ends_.size() >= kConnectionsMax) {
+bool Peer::usable() const {
+  if (!started_) return true;
+  return !leaving_ && !failed_ && !link()->peer_said_goodbye() && !link()->peer_ended();
+}
+
+Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
+  R2CCL_CHECK(started_ && !leaving_);
+  // Ends that are closed here have channels until they are closed at the other end, too.
+  if (link()->channel_count() >= kConnectionsMax) {
     return Status(Code::invalid_usage, "two processes have at most " +
                                            std::to_string(kConnectionsMax) +
                                            " connections with each other");
   }
-  return std::exchange(next_number_, next_number_ + 2);
-}
-
-WireEnd* Peer::open_end(uint32_t number, bool sends) {
-  R2CCL_CHECK(started_ && !leaving_);
   auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends);
-  if (failed_ || link()->peer_ended()) {
-    end->fail(kRemoteError);
-  } else {
+  const bool closing =
+      std::ranges::any_of(closing_, [&](const auto& each) { return each->number() == number; });
+  if (closing || ends_.contains(number) || job_.parts().is_closed(end->context())) {
+    return Status(Code::remote, name_ + " uses the number of a connection twice");
+  }
+  if (usable()) {
     end->open(*link(), other_);
+  } else {
+    end->fail(kRemoteError);
   }
   return (ends_[number] = std::move(end)).get();
 }
@@ -129,13 +136,9 @@ void Peer::progress(TimeNs) {
 
 void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>) {
   if (notice.kind != NoticeKind::ended) return;
-  const auto is_it = [&](const WireEnd& end) { return end.context() == notice.context; };
-  const bool open = std::ranges::any_of(
-                        ends_, is_it, [](const auto& e) -> auto& { return *e.second; }) ||
-                    std::ranges::any_of(
-                        closing_, is_it, [](const auto& e) -> auto& { return *e; });
-  if (open) ended_there_.insert(notice.context);
-  if (job_.parts().is_closed(notice.context)) job_.parts().forget(notice.context, other_);
+  if (job_.parts().is_closed(notice.context)) return job_.parts().forget(notice.context, other_);
+  // It may come before this end is open.
+  if (ended_there_.size() < limits::kChannelsMax) ended_there_.insert(notice.context);
 }
 
 void Peer::on_peer_end(Rank, PeerEnd end, const std::string& why) {
@@ -179,7 +182,9 @@ void Peer::fail(const std::string& why, bool harmless) {
 }
 
 bool Peer::over() const {
-  return !started_ ? idle() : leaving_ && (job_.engine().halted() || link()->goodbye_done());
+  // A job that has halted gives its parts no passes.
+  if (!started_ || job_.engine().halted()) return idle();
+  return leaving_ && link()->goodbye_done();
 }
 
 bool Peer::settled() const {

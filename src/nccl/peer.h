@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -50,10 +51,10 @@ class Peer final : private JobPart {
   const std::string& name() const { return name_; }
 
   // Returns the number of a new connection that the other process has asked for: those of both
-  // processes differ. Fails when there are too many.
-  Result<uint32_t> next_number();
-  // Opens this end of a connection. The peer keeps it.
-  WireEnd* open_end(uint32_t number, bool sends);
+  // processes differ.
+  uint32_t next_number() { return std::exchange(next_number_, next_number_ + 2); }
+  // Opens this end of a connection. The peer keeps it. Fails when there are too many.
+  Result<WireEnd*> open_end(uint32_t number, bool sends);
   WireEnd* find(uint32_t number);  // null: there is none, or it was closed
   // NCCL uses it no more. Messages that are done but not acknowledged still arrive.
   void close(WireEnd& end);
@@ -61,10 +62,8 @@ class Peer final : private JobPart {
   void hold() { ++holds_; }
   void release() { --holds_; }
 
-  // This process has no more connections over it, and has said goodbye, or the other one has ended.
-  bool leaving() const override { return leaving_; }
-  // The other process has said goodbye, or has ended.
-  bool left() const { return link()->peer_said_goodbye() || link()->peer_ended(); }
+  // Returns whether new connections may use the link, or the one that it will have.
+  bool usable() const;
   void fail_by_exception(const std::exception& error) noexcept { job_.fail_by_exception(error); }
   // Legal to destroy: the other process knows that this one has left.
   bool over() const;
@@ -84,6 +83,7 @@ class Peer final : private JobPart {
   bool needs(Rank) const override { return !leaving_; }
   bool misses(Rank) const override { return !failed_ && !ends_.empty(); }
   void progress(TimeNs now) override;
+  bool leaving() const override { return leaving_; }
   bool failed() const override { return failed_; }
   void on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank rank, PeerEnd end, const std::string& why) override;
@@ -103,7 +103,7 @@ class Peer final : private JobPart {
   std::string name_;
   std::map<uint32_t, std::unique_ptr<WireEnd>> ends_;
   std::vector<std::unique_ptr<WireEnd>> closing_;  // their bytes are under way
-  std::set<ContextId> ended_there_;                // connections that are open here
+  std::set<ContextId> ended_there_;                // connections that are not closed here
   uint32_t next_number_;
   size_t holds_ = 0;
   bool started_ = false;

@@ -1,6 +1,7 @@
 // The tables that NCCL finds in the plugin, over one core (net.h). NCCL takes the highest version
 // that it knows.
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <exception>
 #include <memory>
@@ -24,8 +25,8 @@ constexpr int kCommsMax = 64 * 1024;
 constexpr float kLatencyUnknown = 0;
 
 struct Process {
-  std::mutex mutex;  // guards the rest
-  Logger log = nullptr;
+  std::atomic<Logger> log = nullptr;
+  std::mutex mutex;  // guards the rest; `net` never changes once it is there
   std::unique_ptr<Net> net;
   int contexts = 0;
 };
@@ -119,10 +120,13 @@ Outcome init_context(void** context, uint64_t, void*, Logger log, void*) {
 // NCCL may finalize a context that it has not begun, or has begun in vain.
 Outcome finalize(void*) {
   return guarded("finalize", [] {
-    const std::lock_guard lock(process().mutex);
     Process& here = process();
-    here.contexts = std::max(here.contexts - 1, 0);
-    if (here.contexts == 0 && here.net != nullptr) here.net->flush();
+    {
+      const std::lock_guard lock(here.mutex);
+      here.contexts = std::max(here.contexts - 1, 0);
+      if (here.contexts > 0 || here.net == nullptr) return kSuccess;
+    }
+    here.net->flush();
     return kSuccess;
   });
 }
@@ -241,7 +245,10 @@ Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
   WireEnd& end = *static_cast<Comm*>(comm)->end;
   *request = nullptr;
   if (size < Size(0) || static_cast<size_t>(size) > limits::kMessageBytesMax) {
-    return kInvalidArgument;
+    return fail("isend", {Code::invalid_argument,
+                          "a message of " + std::to_string(size) + " bytes; at most " +
+                              std::to_string(limits::kMessageBytesMax) +
+                              " are possible (NCCL_BUFFSIZE is too large)"});
   }
   if (end.outcome() != kSuccess) return end.outcome();
   *request = end.send({static_cast<const std::byte*>(data), static_cast<size_t>(size)});

@@ -60,6 +60,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   void discard(ContextId context);
   // Returns whether the channels of one more context have room, after those of `others`.
   bool has_room(size_t others = 0) const;
+  size_t channel_count() const { return channels_.all().size(); }
 
   // Delivers the notice to the peer's on_notice, after earlier notices and despite every failure,
   // unless a newer notice of the same slot replaces it first.
