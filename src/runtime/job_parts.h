@@ -21,8 +21,8 @@
 
 namespace r2ccl {
 
-// A communicator of a job, or another user of its links. Calls come from inside passes. A `peer` is a number of the job, a `rank`
-// one of the communicator.
+// A communicator of a job, or another user of its links. Calls come from inside passes. A `peer` is
+// a number of the job, a `rank` one of the communicator.
 class JobPart {
  public:
   virtual ~JobPart() = default;
