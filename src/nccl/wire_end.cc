@@ -49,8 +49,10 @@ Outcome WireEnd::Request::test(bool* ended, size_t* bytes) {
   *ended = state == State::done;
   if (state == State::posted) return kSuccess;
   *bytes = size_;
+  // NCCL 2.22 asks again after an error. The connection is over, so nobody needs the slot.
+  if (state == State::failed) return end_->outcome();
   state_.store(State::free, std::memory_order_release);
-  return state == State::done ? kSuccess : end_->outcome();
+  return kSuccess;
 }
 
 void WireEnd::open(MessagePort& port, Rank peer) {
