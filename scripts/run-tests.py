@@ -126,10 +126,11 @@ SUITES = {
 LEFT_OUT = {
     "test": "Left out: the unit tests of the library's parts and all else under sanitizers, most "
             "simulated seeds,\nclang-format, clang-tidy, the count of instructions, tests that take "
-            "long, the torch backend.\n`make check` runs these.",
+            "long, the torch backend, NCCL.\n`make check` runs these.",
     "check": "Left out: the fuzzers, SimGrid's times of plans, the installed files, 111,550 simulated "
-             "seeds, all conditions,\nthe soak, all mutants, torch's own tests, sizes beyond 32 bits, "
-             "most places of a failed allocation.\n`make nightly` runs these.",
+             "seeds, all conditions,\nthe soak, all mutants, torch's own tests, other versions of "
+             "NCCL, sizes beyond 32 bits,\nmost places of a failed allocation.\n`make nightly` runs "
+             "these.",
     "ci": "Left out, but for a slice: the nightly steps. docs/testing.md says when each ran.",
 }
 
