@@ -60,7 +60,7 @@ TEST(HostileText, IsNotShownByAnObservation) {
   Observation seen;
   seen.near = {0, kHonest};
   seen.far = {1, kHonest};
-  const auto read = decode_observation(spoiled(encode(seen)));
+  const auto read = decode_observation(Rank(0), spoiled(encode(seen)));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read.value().near.nic, kShown);
   EXPECT_EQ(read.value().far.nic, kShown);

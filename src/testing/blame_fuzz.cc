@@ -41,7 +41,10 @@ bool fuzz_blame(std::span<const std::byte> input) {
   if (input.empty()) return false;
   const auto mode = std::to_integer<unsigned>(input.front()) % 5;
   input = input.subspan(1);
-  if (mode == 0) return fuzz_with(decode_observation, input);
+  const auto observation = [](std::span<const std::byte> bytes) {
+    return decode_observation(Rank(0), bytes);
+  };
+  if (mode == 0) return fuzz_with(observation, input);
   if (mode == 1) return fuzz_with(decode_verdict, input);
   if (mode == 2) return fuzz_with(decode_probe_request, input);
   if (mode == 3) return fuzz_with(decode_probe_answer, input);

@@ -60,7 +60,7 @@ void FaultLocaliser::observe(const Observation& o, TimeNs now) {
   if (ended_.contains(o.observer) || ended_.contains(o.peer)) return;
   if (o.cause == DownCause::none) return withdraw(o, now);
   if (is_of_bytes(finest(o))) return excuse(o, now);
-  if (excused(o, now) || update(o) || absorbed(o, now)) return;
+  if (excused(o) || update(o) || absorbed(o, now)) return;
   // The path had come back since.
   for (const NicName& nic : {o.near, o.far}) broken_nics_.erase(nic);
   broken_pairs_.erase(pair_of(o.near, o.far));

@@ -47,7 +47,8 @@ struct Observation {
   Rank peer;
   NicName near;  // the observer's end
   NicName far;
-  DownCause cause = DownCause::none;       // the observer's evidence
+  Incarnation incarnation;            // of the path: the same in both ends' reports of one loss
+  DownCause cause = DownCause::none;  // the observer's evidence
   DownCause peer_cause = DownCause::none;  // the peer's evidence, when `cause` is peer_notice
   uint64_t detected_us = 0;
   uint64_t retransmitted_bytes = 0;
@@ -112,7 +113,7 @@ struct Verdict {
 };
 
 std::vector<std::byte> encode(const Observation& observation);
-Result<Observation> decode_observation(std::span<const std::byte> bytes);
+Result<Observation> decode_observation(Rank observer, std::span<const std::byte> bytes);
 std::vector<std::byte> encode(const Verdict& verdict);
 Result<Verdict> decode_verdict(std::span<const std::byte> bytes);
 std::vector<std::byte> encode(const ProbeRequest& request);
@@ -168,9 +169,6 @@ class FaultLocaliser {
   // A kernel answers on the very pair whose path was lost. Connections prove nothing then; only the
   // losses of other paths do.
   static constexpr TimeNs kProbeTimeoutStalled = 250 * kMillisecond;
-  // Both ends of a path report its loss within this time, also when one of them had not used it
-  // yet.
-  static constexpr TimeNs kSameLoss = 100 * kMillisecond;
   // Time for the loss localiser to name the cause of a broken connection.
   static constexpr TimeNs kLossVerdictTimeout = 2 * kSecond;
   static constexpr TimeNs kLossLook = 50 * kMillisecond;
@@ -197,11 +195,10 @@ class FaultLocaliser {
   // Identifies a report for as long as it may come again.
   using ReportId = std::tuple<Rank, Rank, TimeNs>;
   static ReportId id_of(const Observation& o) { return {o.observer, o.peer, o.wall}; }
-  // The bytes of a connection of this pair were wrong.
+  // The report of an end that has lost its path because of bytes.
   struct Excuse {
-    Pair pair;
+    Observation seen;
     TimeNs at = 0;
-    std::vector<ReportId> reports;  // all about the same loss
   };
   // A path of this pair ended as `corrupted`.
   struct Corruption {
@@ -237,7 +234,7 @@ class FaultLocaliser {
   bool is_of_named_tampering(const Pair& pair, TimeNs now);
   void forget_tampering(TimeNs now);
   void count_tampering(const Observation& observation, TimeNs now);
-  bool excused(const Observation& observation, TimeNs now);
+  bool excused(const Observation& observation) const;
   void end_peer(const Observation& observation);
   bool answers(const Open& open) const;
   void take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now);

@@ -52,8 +52,8 @@ const char* to_string(Scope scope) {
 std::vector<std::byte> encode(const Observation& o) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  out.put(static_cast<uint32_t>(o.observer.value()));
   out.put(static_cast<uint32_t>(o.peer.value()));
+  out.put(o.incarnation.value());
   put_name(out, o.near);
   put_name(out, o.far);
   out.put(static_cast<uint8_t>(o.cause));
@@ -66,11 +66,12 @@ std::vector<std::byte> encode(const Observation& o) {
   return bytes;
 }
 
-Result<Observation> decode_observation(std::span<const std::byte> bytes) {
+Result<Observation> decode_observation(Rank observer, std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   Observation o;
-  o.observer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  o.observer = observer;
   o.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  o.incarnation = Incarnation(in.get<uint32_t>());
   o.near = get_name(in);
   o.far = get_name(in);
   o.cause = get_cause(in, DownCause::address_lost);

@@ -12,9 +12,10 @@ namespace {
 
 TEST(FaultLocaliserCodec, ObservationsAndVerdictsComeBackAsTheyWereSent) {
   Observation o = told(3, 4, DownCause::stalled, 2);
+  o.incarnation = Incarnation(7);
   o.detected_us = UINT64_MAX;
   o.wall = -1;
-  const auto observation = decode_observation(encode(o));
+  const auto observation = decode_observation(o.observer, encode(o));
   ASSERT_TRUE(observation.ok());
   EXPECT_EQ(observation.value(), o);
 
@@ -40,7 +41,7 @@ TEST(FaultLocaliserCodec, ObservationsAndVerdictsComeBackAsTheyWereSent) {
 TEST(FaultLocaliserCodec, TruncatedBytesAreRefused) {
   const auto observation = encode(seen(0, 1, DownCause::silent));
   for (size_t size = 0; size < observation.size(); ++size) {
-    EXPECT_FALSE(decode_observation(std::span(observation).first(size)).ok()) << size;
+    EXPECT_FALSE(decode_observation(Rank(0), std::span(observation).first(size)).ok()) << size;
   }
   Verdict v;
   v.faulty = nic(1);
@@ -56,7 +57,7 @@ TEST(FaultLocaliserCodec, ACauseOfALaterVersionReadsAsNone) {
   constexpr size_t kCauseAt = 4 + 4 + 2 * (4 + 1 + 4);
   ASSERT_EQ(bytes[kCauseAt], static_cast<std::byte>(DownCause::silent));
   bytes[kCauseAt] = std::byte{99};
-  const auto decoded = decode_observation(bytes);
+  const auto decoded = decode_observation(Rank(0), bytes);
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded.value().cause, DownCause::none);
 }
@@ -79,9 +80,10 @@ TEST(FaultLocaliserCodec, SurvivesGarbageAndItsMeaning) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     }
     (void)decode_verdict(bytes);
-    const auto observation = decode_observation(bytes);
+    const auto observation = decode_observation(Rank(0), bytes);
     if (!observation.ok()) continue;
-    EXPECT_EQ(decode_observation(encode(observation.value())).value(), observation.value());
+    EXPECT_EQ(decode_observation(Rank(0), encode(observation.value())).value(),
+              observation.value());
     now += static_cast<TimeNs>(random() % static_cast<uint64_t>(10 * kMillisecond));
     localiser.observe(observation.value(), now);
     for (const ProbeRequest& request : localiser.wanted(now)) {

@@ -24,19 +24,29 @@ Observation taken_back(Observation o) {
 // One end closes the connection whose bytes were changed; the other may see just that.
 TEST(FaultLocaliser, NamesNoNicForBytesThatWereChangedInTransit) {
   for (const DownCause cause : {DownCause::corrupted, DownCause::protocol}) {
-    const auto here = [&](DownCause what) {
-      Observation o = seen(0, 1, what);
-      o.since_up_us = 5'000'000;
-      return o;
-    };
-    Observation there = seen(1, 0, DownCause::connection_lost);
-    there.since_up_us = 5'000'000;
-    EXPECT_TRUE(localise({here(cause), there}).empty());
-    EXPECT_TRUE(localise({there, here(cause)}).empty());
-    EXPECT_TRUE(localise({told(1, 0, cause), here(cause)}).empty());
+    const Observation here = seen(0, 1, cause);
+    const Observation there = seen(1, 0, DownCause::connection_lost);
+    EXPECT_TRUE(localise({here, there}).empty());
+    EXPECT_TRUE(localise({there, here}).empty());
+    EXPECT_TRUE(localise({told(1, 0, cause), here}).empty());
     // Another pair, or the same after it was up again, has its own fault.
-    EXPECT_EQ(localise({here(cause), seen(2, 3, DownCause::connection_lost)}).size(), 1u);
+    EXPECT_EQ(localise({here, seen(2, 3, DownCause::connection_lost)}).size(), 1u);
+    Observation again = there;
+    again.incarnation = Incarnation(1);
+    EXPECT_EQ(localise({here, again}).size(), 1u);
+    EXPECT_EQ(localise({again, here}).size(), 1u);
   }
+}
+
+// The path had been up for less time than the report of the other end took to arrive.
+TEST(FaultLocaliser, NamesNoNicWhenTheOtherEndsReportOfChangedBytesIsLate) {
+  FaultLocaliser localiser(hosts(4));
+  Observation changed = seen(0, 1, DownCause::protocol);
+  Observation closed = seen(1, 0, DownCause::connection_lost);
+  changed.since_up_us = closed.since_up_us = 25'000;
+  localiser.observe(changed, 0);
+  localiser.observe(closed, 200 * kMillisecond);
+  EXPECT_TRUE(localiser.due(200 * kMillisecond + kRipe).empty());
 }
 
 // A report comes again when its stall is known; the path had been up only for a moment.
@@ -55,10 +65,9 @@ TEST(FaultLocaliser, NamesNoNicWhenAReportOfChangedBytesComesAgain) {
 TEST(FaultLocaliser, StillNamesAPairThatIsLostAfterItsBytesWereChanged) {
   FaultLocaliser localiser(hosts(4));
   Observation changed = seen(0, 1, DownCause::corrupted);
-  changed.since_up_us = 5'000'000;
   localiser.observe(changed, 0);
   Observation lost = seen(0, 1, DownCause::silent, 0, 200);
-  lost.since_up_us = 100'000;
+  lost.incarnation = Incarnation(1);
   localiser.observe(lost, kSecond);
   EXPECT_EQ(localiser.due(kSecond + kRipe).size(), 1u);
 }

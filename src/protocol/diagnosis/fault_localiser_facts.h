@@ -30,6 +30,13 @@ inline bool is_of(const Observation& o, const NicName& a, const NicName& b) {
   return touches(o, a) && touches(o, b);
 }
 
+// Returns whether both report the loss of the same incarnation of a path, from one end or from
+// both.
+inline bool is_of_same_loss(const Observation& a, const Observation& b) {
+  const bool same_link = std::minmax(a.observer, a.peer) == std::minmax(b.observer, b.peer);
+  return same_link && is_of(a, b.near, b.far) && a.incarnation == b.incarnation;
+}
+
 inline TimeNs since_up_ns(const Observation& o) {
   return static_cast<TimeNs>(std::min<uint64_t>(o.since_up_us, kNever / kMicrosecond)) *
          kMicrosecond;

@@ -252,7 +252,8 @@ uint64_t ShrinkAgreement::fingerprint() const {
   }
   for (const auto& each : made_.all()) hash = hash_of({hash, of_ranks(each.excluded), each.count});
   if (!asked_) return hash;
-  return hash_of({hash, asked_->first_round, static_cast<uint64_t>(asked_->again_at)});
+  return hash_of({hash, asked_->first_round, static_cast<uint64_t>(asked_->since),
+                  static_cast<uint64_t>(asked_->again_at)});
 }
 
 }  // namespace r2ccl

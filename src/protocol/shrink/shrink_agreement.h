@@ -102,6 +102,7 @@ class ShrinkAgreement {
     ShrinkSubject subject;
     uint32_t first_round = 0;  // with this subject
     bool all = false;          // to all ranks that stay
+    TimeNs since = 0;          // the first round
     TimeNs again_at = 0;
   };
 

@@ -52,7 +52,8 @@ std::optional<ShrinkDecision> ShrinkAgreement::decide(const ShrinkSubject& subje
   if (may_be_made(subject)) {
     ask(subject, true, now);
     std::vector<Rank> silent = unanswered(subject);
-    const TimeNs late = began(subject) + patience_ + kSecond;
+    // From the question, not from the calls: a rank may take over after they have waited for long.
+    const TimeNs late = asked_->since + patience_ + kSecond;
     if (!silent.empty() && now < late) {
       next_ = std::min(next_, late);
       return std::nullopt;
@@ -205,7 +206,7 @@ void ShrinkAgreement::ask(const ShrinkSubject& subject, bool all, TimeNs now) {
   const bool again = asked_ && asked_->subject == own && (asked_->all || !all);
   if (again && all) return;
   ++round_;
-  if (!again) asked_ = Asked{.subject = own, .first_round = round_, .all = all};
+  if (!again) asked_ = Asked{.subject = own, .first_round = round_, .all = all, .since = now};
   asked_->again_at = now + kAskAgain;
   for (const Rank rank : kept(subject)) {
     if (all || !wants(rank, subject)) send(rank, ShrinkQuestion{round_, asked_->all, own});

@@ -72,6 +72,7 @@ void FaultReporter::on_path_event(const PathEvent& event) {
   o.peer = event.peer;
   o.near = name_of(engine_.self(), event.local_nic);
   o.far = name_of(event.peer, event.remote_nic);
+  o.incarnation = event.incarnation;
   o.cause = event.cause;
   o.peer_cause = event.peer_cause;
   o.detected_us = static_cast<uint64_t>(event.detected_ns / kMicrosecond);
@@ -128,11 +129,10 @@ bool FaultReporter::is_nic_of(Rank rank, const NicName& name) const {
 }
 
 void FaultReporter::on_observation(Rank peer, std::span<const std::byte> bytes) {
-  auto observation = decode_observation(bytes);
+  auto observation = decode_observation(peer, bytes);
   if (!observation.ok()) return;
   const Observation& o = observation.value();
-  const bool is_rank = job().has(o.peer);
-  if (o.observer != peer || !is_rank || o.peer == peer) return;
+  if (!job().has(o.peer) || o.peer == peer) return;
   if (is_nic_of(peer, o.near) && is_nic_of(o.peer, o.far)) {
     fault_localiser_.observe(o, clock_.now());
   }

@@ -1,6 +1,8 @@
 #include "runtime/diagnosis/verdict_trust.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -11,8 +13,8 @@
 namespace r2ccl {
 namespace {
 
-// A verdict waits so long for the news that it counts. An idle link notices the loss of a control
-// stream by its heartbeats, some seconds later than a busy one.
+// Connections that are lost within this time were so when the verdict was made. An idle link
+// notices the loss of a control stream by its heartbeats, some seconds later than a busy one.
 constexpr TimeNs kWait = 5 * kSecond;
 constexpr size_t kWaitingMax = 64;
 // One fault makes few verdicts, and all who make the same do so within seconds.
@@ -45,19 +47,29 @@ bool VerdictTrust::is_against_itself(const Said& said) const {
          verdict.scope != Scope::rail;
 }
 
-bool VerdictTrust::counts(const Said& said, TimeNs now) const {
-  if (is_against_itself(said)) return true;
+// Returns the lower ranks that keep the verdict from counting: they are connected to the rank that
+// has made it, so far as this rank knows.
+std::vector<Rank> VerdictTrust::missing(const Said& said, TimeNs now) const {
+  std::vector<Rank> ranks;
+  if (is_against_itself(said)) return ranks;
+  const auto vouches = [&](Rank rank) {
+    return std::ranges::find(said.vouchers, rank) != said.vouchers.end();
+  };
+  if (said.until == kNever) {
+    std::ranges::remove_copy_if(said.awaited, std::back_inserter(ranks), vouches);
+    return ranks;
+  }
   for (int32_t value = 0; value < said.by.value(); ++value) {
     const Rank lower(value);
     if (ended_ != nullptr && (*ended_)[static_cast<size_t>(value)]) continue;
-    if (std::ranges::find(said.vouchers, lower) != said.vouchers.end()) continue;
+    if (vouches(lower)) continue;
     const bool self = lower == engine_.self();
     const Rank peer = self ? said.by : lower;
     const Link* link = engine_.link(peer);
     if (self ? link->ends() : link->peer_said_goodbye()) continue;
-    if (steady(peer, now)) return false;
+    if (steady(peer, now)) ranks.push_back(lower);
   }
-  return true;
+  return ranks;
 }
 
 bool VerdictTrust::is_new(const Verdict& verdict) {
@@ -74,22 +86,27 @@ void VerdictTrust::check_invariants() const {
   }
 }
 
-// Returns null when too many wait.
+// Forgets the oldest one that waits for vouchers alone, if too many wait. Returns null if there is
+// none.
 VerdictTrust::Said* VerdictTrust::find_or_add(Rank by, const Verdict& verdict, TimeNs now) {
   const auto found = std::ranges::find_if(
       waiting_, [&](const Said& said) { return said.by == by && said.verdict == verdict; });
   if (found != waiting_.end()) return &*found;
-  if (waiting_.size() == kWaitingMax) return nullptr;
-  waiting_.push_back({by, verdict, now + kWait, false, false, {}});
+  if (waiting_.size() == kWaitingMax) {
+    const auto oldest = std::ranges::find(waiting_, kNever, &Said::until);
+    if (oldest == waiting_.end()) return nullptr;
+    waiting_.erase(oldest);
+  }
+  waiting_.push_back({by, verdict, now + kWait, false, false, {}, {}});
   return &waiting_.back();
 }
 
 bool VerdictTrust::hear(Rank by, const Verdict& verdict, TimeNs now) {
   Said* said = find_or_add(by, verdict, now);
   if (said == nullptr) return false;
-  said->heard = true;
+  if (!std::exchange(said->heard, true) && said->until == kNever) said->until = now + kWait;
   vouch(*said, now);
-  if (!counts(*said, now)) return false;
+  if (!missing(*said, now).empty()) return false;
   waiting_.erase(waiting_.begin() + (said - waiting_.data()));
   return true;
 }
@@ -99,7 +116,8 @@ void VerdictTrust::on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs 
   const auto by = in.get<uint32_t>();
   if (in.bad() || by >= engine_.job().size() || static_cast<int64_t>(by) <= peer.value()) return;
   const auto verdict = decode_verdict(bytes.subspan(sizeof by));
-  if (!verdict.ok()) return;
+  // Others may vouch for a verdict that counts here already.
+  if (!verdict.ok() || std::ranges::find(counted_, verdict.value()) != counted_.end()) return;
   Said* said = find_or_add(Rank(static_cast<int32_t>(by)), verdict.value(), now);
   if (said == nullptr || std::ranges::find(said->vouchers, peer) != said->vouchers.end()) return;
   said->vouchers.push_back(peer);
@@ -107,7 +125,7 @@ void VerdictTrust::on_vouch(Rank peer, std::span<const std::byte> bytes, TimeNs 
 
 // Tells every other rank, once, that the verdict counts for this one.
 void VerdictTrust::vouch(Said& said, TimeNs now) {
-  if (said.vouched || !said.heard || said.by <= engine_.self()) return;
+  if (said.vouched || !said.heard || said.until == kNever || said.by <= engine_.self()) return;
   if (is_against_itself(said) || steady(said.by, now)) return;
   if (mutated(Mutant::verdict_unvouched)) return;
   said.vouched = true;
@@ -130,15 +148,18 @@ std::vector<VerdictTrust::Said> VerdictTrust::settle_waiting(bool localises, Tim
   std::erase_if(waiting_, [&](Said& said) {
     const bool mine = said.by == engine_.self();
     vouch(said, now);
-    if (said.heard && (mine ? localises : counts(said, now))) {
+    if (said.heard && (mine ? localises : missing(said, now).empty())) {
       good.push_back(said);
       return true;
     }
     if (now < said.until) return false;
+    if (mine) return true;
     if (said.heard) {
       R2CCL_LOG(info, "a verdict of rank %d does not count: it does not localise", said.by.value());
+      said.awaited = missing(said, now);
     }
-    return true;
+    said.until = kNever;
+    return false;
   });
   return good;
 }

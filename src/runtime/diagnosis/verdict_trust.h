@@ -3,8 +3,13 @@
 // whether they are connected, and they learn of a loss at different times. So a verdict waits until
 // it counts for each lower rank: this one is not connected to that rank either, or that rank
 // vouches. Also this rank's own waits: a report may reach it before it knows that it localises.
+//
+// A connection that is lost later says nothing of an old verdict, so this rank looks at its
+// connections, and vouches, for some seconds only. The word of a rank that was out of reach may
+// come later: it counts whenever it comes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -21,10 +26,11 @@ class VerdictTrust {
   struct Said {
     Rank by;
     Verdict verdict;
-    TimeNs until = kNever;
-    bool heard = false;    // from that rank itself
-    bool vouched = false;  // by this rank
+    TimeNs until = kNever;  // connections count; kNever: no more
+    bool heard = false;     // from that rank itself
+    bool vouched = false;   // by this rank
     std::vector<Rank> vouchers;
+    std::vector<Rank> awaited;  // the lower ranks that must vouch, once connections count no more
   };
   explicit VerdictTrust(ProgressEngine& engine) : engine_(engine) {}
 
@@ -47,12 +53,16 @@ class VerdictTrust {
   // ranks may make it.
   bool is_new(const Verdict& verdict);
   void check_invariants() const;
-  TimeNs next_timeout() const { return waiting_.empty() ? kNever : waiting_.front().until; }
+  TimeNs next_timeout() const {
+    TimeNs next = kNever;
+    for (const Said& said : waiting_) next = std::min(next, said.until);
+    return next;
+  }
 
  private:
   std::vector<Said> settle_waiting(bool localises, TimeNs now);
   bool steady(Rank peer, TimeNs now) const;
-  bool counts(const Said& said, TimeNs now) const;
+  std::vector<Rank> missing(const Said& said, TimeNs now) const;
   bool is_against_itself(const Said& said) const;
   void vouch(Said& said, TimeNs now);
   Said* find_or_add(Rank by, const Verdict& verdict, TimeNs now);

@@ -31,6 +31,7 @@ struct PathEvent {
   PathId path;
   NicId local_nic;
   NicId remote_nic;
+  Incarnation incarnation;
   PathPhase from = PathPhase::down;
   PathPhase to = PathPhase::down;
   DownCause cause = DownCause::none;       // cause seen by this end

@@ -215,6 +215,7 @@ void LinkPaths::report_change(const Path& path, PathPhase from, TimeNs now, Path
   event.path = path.spec.id;
   event.local_nic = path.spec.relay ? path.spec.local_nic : path.nic();
   event.remote_nic = path.spec.remote_nic;
+  event.incarnation = path.state.incarnation();
   event.from = from;
   event.to = path.state.phase();
   event.at = now;

@@ -95,6 +95,14 @@ INSTANTIATE_TEST_SUITE_P(AddedBytes, KeptSeedTest, testing::Values<uint64_t>(173
 // A rank read the tampered bytes of a connection that it had given up, and kept to see how it ends.
 INSTANTIATE_TEST_SUITE_P(TamperedAfterItsEnd, KeptSeedTest, testing::Values<uint64_t>(13185));
 
+// A host was out of reach for three seconds. Its word that a verdict counts came more than five
+// seconds after those of the others, and one rank had dropped the verdict by then.
+INSTANTIATE_TEST_SUITE_P(VoucherOutOfReach, KeptSeedTest, testing::Values<uint64_t>(12574));
+
+// One end lost a path because of bytes. The report of the other end arrived so late that it was
+// taken for another loss.
+INSTANTIATE_TEST_SUITE_P(OneLossReportedLate, KeptSeedTest, testing::Values<uint64_t>(4215));
+
 // The coordinator of a shrink died before the next rank knew its new address. The others told that
 // rank their calls, and it waited for the dead one.
 INSTANTIATE_TEST_SUITE_P(CoordinatorPassedOver, KeptSeedTest, testing::Values<uint64_t>(18974));
