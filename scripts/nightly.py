@@ -9,7 +9,7 @@ Steps that take longer are cut into pieces; the commit's hash picks the piece.
 
 The table is the memory of which slice ran when. While somebody keeps it (its newest row is not two
 days older than the commit), the slice that ran longest ago is due, and the hash decides among equals:
-so eleven runs cover all. Otherwise the hash picks one of all, which leaves gaps. Without
+so ten runs cover all. Otherwise the hash picks one of all, which leaves gaps. Without
 git, the time takes the place of the hash.
 """
 
@@ -45,7 +45,9 @@ def slices(number):
     return {
         "fuzzers": (steps("fuzz", "simgrid"),),
         "lint": (steps("lint", "instructions"),),
-        "packages": (steps("packages"),),
+        "packages": (steps("packages"),
+                     "python3 -B tests/nccl/run.py --only-plugin --ranks 2 --cuda 12 --version "
+                     f"{NCCL_VERSIONS[number % len(NCCL_VERSIONS)]}"),
         "torch": (steps("torch_recorded", "torch_members"),),
         "collectives": (steps("collective_fault"),),
         "simulation": (steps("asan_sim"),),
@@ -56,8 +58,6 @@ def slices(number):
                 f"python3 -B bench/soak.py --r2ccl build/r2ccl --minutes 1 --seed {number}",
                 steps("rare")),
         "seeds": (steps("mismatches"), *seeds(number)),
-        "nccl": (steps("nccl"), "python3 -B tests/nccl/run.py --only-plugin --cuda 12 --version "
-                                f"{NCCL_VERSIONS[number % len(NCCL_VERSIONS)]}"),
         "mutants": (f"scripts/mutants.py --piece {number % MUTANT_PIECES}/{MUTANT_PIECES}",),
     }
 
