@@ -54,6 +54,9 @@ class Survivor:
             self.members = [each for i, each in enumerate(self.members) if i not in excluded]
             self.comm.destroy()
             self.comm = left
+            # A call that a death ends may have completed on some ranks, which count it. From here
+            # on all count alike.
+            self.rounds = 100 * len(self.members)
             return seconds
 
     def run(self, least):
