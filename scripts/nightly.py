@@ -46,7 +46,8 @@ def slices(number):
         "fuzzers": (steps("fuzz", "simgrid"),),
         "lint": (steps("lint", "instructions"),),
         "packages": (steps("packages"),
-                     "python3 -B tests/nccl/run.py --only-plugin --ranks 2 --cuda 12 --version "
+                     "python3 -B tests/nccl/run.py collectives cycles --only-plugin --ranks 2 "
+                     "--cuda 12 --version "
                      f"{NCCL_VERSIONS[number % len(NCCL_VERSIONS)]}"),
         "torch": (steps("torch_recorded", "torch_members"),),
         "collectives": (steps("collective_fault"),),
