@@ -182,8 +182,9 @@ void Peer::fail(const std::string& why, bool harmless) {
 }
 
 bool Peer::over() const {
-  // A job that has halted gives its parts no passes.
-  if (!started_ || job_.engine().halted()) return idle();
+  // A job that has halted gives its parts no passes, and moves no bytes.
+  if (job_.engine().halted()) return ends_.empty() && holds_ == 0;
+  if (!started_) return idle();
   return leaving_ && link()->goodbye_done();
 }
 

@@ -25,10 +25,15 @@ WireEnd::Request* WireEnd::take() {
 WireEnd::Request* WireEnd::send(std::span<const std::byte> bytes) {
   R2CCL_CHECK(sends_ && bytes.size() <= limits::kMessageBytesMax);
   // The link only reads the bytes of a message that is sent.
-  return receive({const_cast<std::byte*>(bytes.data()), bytes.size()});
+  return begin({const_cast<std::byte*>(bytes.data()), bytes.size()});
 }
 
 WireEnd::Request* WireEnd::receive(std::span<std::byte> bytes) {
+  R2CCL_CHECK(!sends_);
+  return begin(bytes);
+}
+
+WireEnd::Request* WireEnd::begin(std::span<std::byte> bytes) {
   Request* request = take();
   if (request == nullptr) return nullptr;
   request->data_ = bytes.data();

@@ -55,6 +55,7 @@ class WireEnd final : private MessageClient {
  private:
   static constexpr uint64_t kFirstContext = 2;
 
+  Request* begin(std::span<std::byte> bytes);
   Request* take();
   void post(Request& request);
   void end_requests() noexcept;

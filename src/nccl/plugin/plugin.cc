@@ -93,7 +93,7 @@ Outcome open_net() {
 }
 
 // Versions up to 10 begin once, and never end.
-Outcome init_once(Logger log) {
+Outcome init(Logger log) {
   return guarded("init", [log] {
     const std::lock_guard lock(process().mutex);
     process().log = log;
@@ -101,11 +101,11 @@ Outcome init_once(Logger log) {
   });
 }
 
-Outcome init_profiled(Logger log, void*) {
-  return init_once(log);
+Outcome init(Logger log, void*) {
+  return init(log);
 }
 
-Outcome init_context(void** context, uint64_t, void*, Logger log, void*) {
+Outcome init(void** context, uint64_t, void*, Logger log, void*) {
   return guarded("init", [context, log] {
     const std::lock_guard lock(process().mutex);
     process().log = log;
@@ -256,8 +256,7 @@ Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
 }
 
 template <typename Size>
-Outcome send_profiled(void* comm, void* data, Size size, int tag, void* memory, void*,
-                      void** request) {
+Outcome send(void* comm, void* data, Size size, int tag, void* memory, void*, void** request) {
   return send(comm, data, size, tag, memory, request);
 }
 
@@ -273,8 +272,8 @@ Outcome receive(void* comm, int count, void** data, Size* sizes, int*, void**, v
 }
 
 template <typename Size>
-Outcome receive_profiled(void* comm, int count, void** data, Size* sizes, int* tags, void** memory,
-                         void**, void** request) {
+Outcome receive(void* comm, int count, void** data, Size* sizes, int* tags, void** memory, void**,
+                void** request) {
   return receive(comm, count, data, sizes, tags, memory, request);
 }
 
@@ -307,24 +306,51 @@ Outcome close_listener(void* listener) {
   });
 }
 
-Outcome connect_plain(int device, void* handle, void** comm, void**) {
+// The calls of the versions differ in arguments that this plugin does not look at.
+Outcome connect(int device, void* handle, void** comm, void**) {
   return connect(device, handle, comm);
 }
 
-Outcome connect_configured(int device, void*, void* handle, void** comm, void**) {
+Outcome connect(int device, void*, void* handle, void** comm, void**) {
   return connect(device, handle, comm);
 }
 
-Outcome connect_in_context(void*, int device, void* handle, void** comm, void**) {
+Outcome connect(void*, int device, void* handle, void** comm, void**) {
   return connect(device, handle, comm);
 }
 
-Outcome listen_in_context(void*, int device, void* handle, void** listener) {
+Outcome listen(void*, int device, void* handle, void** listener) {
   return listen(device, handle, listener);
 }
 
-Outcome accept_plain(void* listener, void** comm, void**) {
+Outcome accept(void* listener, void** comm, void**) {
   return accept(listener, comm);
+}
+
+// Returns the table: the type of each of its members chooses among the functions of its name. Calls
+// that a plugin may lack stay null.
+template <typename Table>
+constexpr Table make_table() {
+  Table table{};
+  table.name = kName;
+  table.init = init;
+  table.devices = devices;
+  table.getProperties = get_properties;
+  table.listen = listen;
+  table.connect = connect;
+  table.accept = accept;
+  table.regMr = register_memory;
+  table.regMrDmaBuf = register_dma_buffer;
+  table.deregMr = deregister_memory;
+  table.isend = send;
+  table.irecv = receive;
+  table.iflush = flush;
+  table.test = test;
+  table.closeSend = close;
+  table.closeRecv = close;
+  table.closeListen = close_listener;
+  if constexpr (requires { table.finalize; }) table.finalize = finalize;
+  return table;
 }
 
 }  // namespace
@@ -332,162 +358,10 @@ Outcome accept_plain(void* listener, void** comm, void**) {
 
 namespace n = r2ccl::nccl;
 
-R2CCL_EXPORT const n::TableV6 ncclNetPlugin_v6 = {
-    n::kName,
-    n::init_once,
-    n::devices,
-    n::get_properties<n::PropertiesV6>,
-    n::listen,
-    n::connect,
-    n::accept,
-    n::register_memory<int>,
-    n::register_dma_buffer,
-    n::deregister_memory,
-    n::send<int>,
-    n::receive<int>,
-    n::flush,
-    n::test,
-    n::close,
-    n::close,
-    n::close_listener,
-};
-
-R2CCL_EXPORT const n::TableV7 ncclNetPlugin_v7 = {
-    n::kName,
-    n::init_once,
-    n::devices,
-    n::get_properties<n::PropertiesV7>,
-    n::listen,
-    n::connect_plain,
-    n::accept_plain,
-    n::register_memory<int>,
-    n::register_dma_buffer,
-    n::deregister_memory,
-    n::send<int>,
-    n::receive<int>,
-    n::flush,
-    n::test,
-    n::close,
-    n::close,
-    n::close_listener,
-    nullptr,
-    nullptr,
-};
-
-R2CCL_EXPORT const n::TableV8 ncclNetPlugin_v8 = {
-    n::kName,
-    n::init_once,
-    n::devices,
-    n::get_properties<n::PropertiesV8>,
-    n::listen,
-    n::connect_plain,
-    n::accept_plain,
-    n::register_memory<size_t>,
-    n::register_dma_buffer,
-    n::deregister_memory,
-    n::send<int>,
-    n::receive<int>,
-    n::flush,
-    n::test,
-    n::close,
-    n::close,
-    n::close_listener,
-    nullptr,
-    nullptr,
-};
-
-R2CCL_EXPORT const n::TableV9 ncclNetPlugin_v9 = {
-    n::kName,
-    n::init_once,
-    n::devices,
-    n::get_properties<n::PropertiesV9>,
-    n::listen,
-    n::connect_plain,
-    n::accept_plain,
-    n::register_memory<size_t>,
-    n::register_dma_buffer,
-    n::deregister_memory,
-    n::send<size_t>,
-    n::receive<size_t>,
-    n::flush,
-    n::test,
-    n::close,
-    n::close,
-    n::close_listener,
-    nullptr,
-    nullptr,
-    nullptr,
-};
-
-R2CCL_EXPORT const n::TableV10 ncclNetPlugin_v10 = {
-    n::kName,
-    n::init_profiled,
-    n::devices,
-    n::get_properties<n::PropertiesV10>,
-    n::listen,
-    n::connect_configured,
-    n::accept_plain,
-    n::register_memory<size_t>,
-    n::register_dma_buffer,
-    n::deregister_memory,
-    n::send_profiled<size_t>,
-    n::receive_profiled<size_t>,
-    n::flush,
-    n::test,
-    n::close,
-    n::close,
-    n::close_listener,
-    nullptr,
-    nullptr,
-    nullptr,
-};
-
-R2CCL_EXPORT const n::TableV11 ncclNetPlugin_v11 = {
-    n::kName,
-    n::init_context,
-    n::devices,
-    n::get_properties<n::PropertiesV11>,
-    n::listen_in_context,
-    n::connect_in_context,
-    n::accept_plain,
-    n::register_memory<size_t>,
-    n::register_dma_buffer,
-    n::deregister_memory,
-    n::send_profiled<size_t>,
-    n::receive_profiled<size_t>,
-    n::flush,
-    n::test,
-    n::close,
-    n::close,
-    n::close_listener,
-    nullptr,
-    nullptr,
-    nullptr,
-    n::finalize,
-    nullptr,
-};
-
-R2CCL_EXPORT const n::TableV12 ncclNetPlugin_v12 = {
-    n::kName,
-    n::init_context,
-    n::devices,
-    n::get_properties<n::PropertiesV12>,
-    n::listen_in_context,
-    n::connect_in_context,
-    n::accept_plain,
-    n::register_memory<size_t>,
-    n::register_dma_buffer,
-    n::deregister_memory,
-    n::send_profiled<size_t>,
-    n::receive_profiled<size_t>,
-    n::flush,
-    n::test,
-    n::close,
-    n::close,
-    n::close_listener,
-    nullptr,
-    nullptr,
-    nullptr,
-    n::finalize,
-    nullptr,
-};
+R2CCL_EXPORT const constinit n::TableV6 ncclNetPlugin_v6 = n::make_table<n::TableV6>();
+R2CCL_EXPORT const constinit n::TableV7 ncclNetPlugin_v7 = n::make_table<n::TableV7>();
+R2CCL_EXPORT const constinit n::TableV8 ncclNetPlugin_v8 = n::make_table<n::TableV8>();
+R2CCL_EXPORT const constinit n::TableV9 ncclNetPlugin_v9 = n::make_table<n::TableV9>();
+R2CCL_EXPORT const constinit n::TableV10 ncclNetPlugin_v10 = n::make_table<n::TableV10>();
+R2CCL_EXPORT const constinit n::TableV11 ncclNetPlugin_v11 = n::make_table<n::TableV11>();
+R2CCL_EXPORT const constinit n::TableV12 ncclNetPlugin_v12 = n::make_table<n::TableV12>();
