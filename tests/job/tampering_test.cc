@@ -21,8 +21,8 @@ struct Frames {
   const char* pattern;
   int bits;
 };
-constexpr Frames kData{"5232434409", 8 * 104};
-constexpr Frames kControl{"5232434c09000000", 8 * 190};
+constexpr Frames kData{"523243440a", 8 * 104};
+constexpr Frames kControl{"5232434c0a000000", 8 * 190};
 constexpr Frames kGreeting{"5232434c01", 8 * 80};
 
 uint64_t incarnations(const Job& job) {

@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 9;
+inline constexpr uint8_t kWireVersion = 10;
 
 // --- data connection ----------------------------------------------------------------------------
 
