@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/config/signals_blocked.h"
+#include "base/signals_blocked.h"
 
 namespace r2ccl {
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,6 +135,12 @@ void check_nic(const Nic& nic) {
   }
 }
 
+bool has_unique_indices(const std::vector<Nic>& nics) {
+  std::set<uint32_t> indices;
+  for (const Nic& nic : nics) indices.insert(nic.index);
+  return indices.size() == nics.size();
+}
+
 }  // namespace
 
 // The first byte, times 4, is the size of the first of two datagrams; 0: there is one.
@@ -159,6 +166,11 @@ bool fuzz_netlink(std::span<const std::byte> input) {
   std::vector<Nic> again;
   reply = parse_netlink(kernel.bytes(), kSequence, again);
   R2CCL_CHECK(reply.kind == NetlinkReply::Kind::more && again == nics);
+  // The state of each link is all that a notice changes.
+  apply_notices(bytes, again);
+  R2CCL_CHECK(again.size() == nics.size());
+  apply_notices(kernel.bytes(), again);
+  R2CCL_CHECK(has_unique_indices(nics) ? again == nics : again.size() == nics.size());
   return !nics.empty();
 }
 

@@ -229,12 +229,14 @@ class Transport {
   virtual ~Transport() = default;
 
   virtual Poller& poller() = 0;
-  // Returns all interfaces of this host, also unchosen ones, in kernel order.
+  // Returns all interfaces of this host, also unchosen ones, in kernel order, as they were last
+  // read. Only the first call may take long. A call without an event since the last one has them
+  // read again; a difference is then an event.
   virtual Result<std::vector<Nic>> nics() = 0;
   // Returns a descriptor-like id that becomes readable when any NIC or address may have changed;
   // -1: none.
   virtual int nic_events_poll_id() const = 0;
-  // Consumes pending change notices; returns true when the caller should call nics() again.
+  // Consumes pending events; returns true when the caller should call nics() again.
   virtual bool drain_nic_events() = 0;
   // Listens on `local` (port 0: choose one; family none: all addresses), on `device` if named.
   virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& local,

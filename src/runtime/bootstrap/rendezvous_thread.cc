@@ -8,8 +8,8 @@
 #include <system_error>
 #include <thread>
 
+#include "base/signals_blocked.h"
 #include "runtime/config/no_thread.h"
-#include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
 namespace {

@@ -17,8 +17,8 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/signals_blocked.h"
 #include "runtime/config/duration_text.h"
-#include "runtime/config/signals_blocked.h"
 
 namespace r2ccl {
 namespace {

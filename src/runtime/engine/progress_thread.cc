@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "runtime/config/signals_blocked.h"
+#include "base/signals_blocked.h"
 
 namespace r2ccl {
 

@@ -196,11 +196,12 @@ Result<NicEvents> NicEvents::open() {
   return NicEvents(std::move(socket));
 }
 
-bool NicEvents::drain() {
-  std::array<uint8_t, 4096> buffer;  // nothing reads the truncated rest
+bool NicEvents::drain(std::vector<Nic>& nics) {
+  std::array<uint8_t, 16384> buffer;  // the dump that follows has what a longer notice says
   bool changed = false;
   for (;;) {
     const ssize_t count = receive(socket_.get(), buffer);
+    if (count > 0) apply_notices({buffer.data(), static_cast<size_t>(count)}, nics);
     // An overrun means that notices were lost, so something has changed.
     if (count > 0 || (count < 0 && errno == ENOBUFS)) changed = true;
     if (count < 0 && errno != ENOBUFS) return changed;

@@ -29,6 +29,12 @@ struct NetlinkReply {
 NetlinkReply parse_netlink(std::span<const uint8_t> datagram, uint32_t sequence,
                            std::vector<Nic>& nics);
 
+// Reads one datagram of notices: takes over the state of the links that `nics` has. Pure, as above.
+void apply_notices(std::span<const uint8_t> datagram, std::vector<Nic>& nics);
+
+// Sets the state of the links that both have to that in `from`, where the last one counts.
+void take_states(const std::vector<Nic>& from, std::vector<Nic>& nics);
+
 // Returns all interfaces of this network namespace in kernel order, with link speeds; none is
 // chosen yet.
 Result<std::vector<Nic>> read_nics();
@@ -36,14 +42,14 @@ Result<std::vector<Nic>> read_nics();
 // Returns the names of those NICs by which packets to foreign networks leave.
 std::vector<std::string> routed_nics(const std::vector<Nic>& nics);
 
-// Tells that some link or address has changed, not which one. The reader dumps again, which also
-// heals an overrun of the kernel's queue.
+// Tells that some link or address has changed. The reader dumps again, because the kernel's queue
+// may have overrun, and because a notice of a link has no addresses.
 class NicEvents {
  public:
   static Result<NicEvents> open();
   int fd() const { return socket_.get(); }
-  // Returns true when there were notices.
-  bool drain();
+  // Returns true when there were notices, and applies them.
+  bool drain(std::vector<Nic>& nics);
 
  private:
   explicit NicEvents(GuardedFd socket) : socket_(std::move(socket)) {}

@@ -130,21 +130,34 @@ void take_address(Bytes payload, std::vector<Nic>& nics) {
   nic->addresses.insert(place, out);
 }
 
+struct Message {
+  nlmsghdr header;
+  Bytes payload;
+};
+
+// Takes the next message off the datagram; none: its length does not fit.
+std::optional<Message> take_message(Bytes& datagram) {
+  const auto header = load<nlmsghdr>(datagram);
+  if (!header || header->nlmsg_len < sizeof *header || header->nlmsg_len > datagram.size()) {
+    return std::nullopt;
+  }
+  const Bytes payload = datagram.subspan(sizeof *header, header->nlmsg_len - sizeof *header);
+  datagram = after(datagram, header->nlmsg_len);
+  return Message{*header, payload};
+}
+
 }  // namespace
 
 NetlinkReply parse_netlink(Bytes datagram, uint32_t sequence, std::vector<Nic>& nics) {
   using Kind = NetlinkReply::Kind;
   bool inconsistent = false;
   while (!datagram.empty()) {
-    const auto header = load<nlmsghdr>(datagram);
-    if (!header || header->nlmsg_len < sizeof *header || header->nlmsg_len > datagram.size()) {
-      return {.kind = Kind::malformed, .error = 0};
-    }
-    const Bytes payload = datagram.subspan(sizeof *header, header->nlmsg_len - sizeof *header);
-    datagram = after(datagram, header->nlmsg_len);
-    if (header->nlmsg_seq != sequence) continue;
-    inconsistent = inconsistent || (header->nlmsg_flags & NLM_F_DUMP_INTR) != 0;
-    switch (header->nlmsg_type) {
+    const auto message = take_message(datagram);
+    if (!message) return {.kind = Kind::malformed, .error = 0};
+    const auto& [header, payload] = *message;
+    if (header.nlmsg_seq != sequence) continue;
+    inconsistent = inconsistent || (header.nlmsg_flags & NLM_F_DUMP_INTR) != 0;
+    switch (header.nlmsg_type) {
       case NLMSG_DONE:
         return {.kind = inconsistent ? Kind::inconsistent : Kind::done, .error = 0};
       case NLMSG_ERROR: {
@@ -164,6 +177,25 @@ NetlinkReply parse_netlink(Bytes datagram, uint32_t sequence, std::vector<Nic>& 
     }
   }
   return {.kind = inconsistent ? Kind::inconsistent : Kind::more, .error = 0};
+}
+
+void apply_notices(Bytes datagram, std::vector<Nic>& nics) {
+  std::vector<Nic> told;
+  while (!datagram.empty()) {
+    const auto message = take_message(datagram);
+    if (!message) break;
+    if (message->header.nlmsg_type == RTM_NEWLINK) take_link(message->payload, told);
+  }
+  take_states(told, nics);
+}
+
+void take_states(const std::vector<Nic>& from, std::vector<Nic>& nics) {
+  for (const Nic& each : from) {
+    const auto known = std::ranges::find(nics, each.index, &Nic::index);
+    if (known == nics.end() || known->name != each.name) continue;
+    known->up = each.up;
+    known->carrier = each.carrier;
+  }
 }
 
 }  // namespace r2ccl

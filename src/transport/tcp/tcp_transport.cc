@@ -33,20 +33,6 @@ GuardedFd open_any(Address& any) {
   return open_socket(any.family);
 }
 
-// Returns the address that traffic by `device` should come from.
-Address source_on(const std::string& device, AddressFamily family) {
-  const Result<std::vector<Nic>> nics = read_nics();
-  if (!nics.ok()) return {};
-  for (const Nic& nic : nics.value()) {
-    if (nic.name != device) continue;
-    const auto found =
-        std::find_if(nic.addresses.begin(), nic.addresses.end(),
-                     [&](const Address& address) { return address.family == family; });
-    if (found != nic.addresses.end()) return *found;
-  }
-  return {};
-}
-
 // Sets the scope of a link-local address. It means something on one link only, so the index of the
 // device on this host replaces a scope that came from another host.
 void set_scope(Address& address, const std::string& device) {
@@ -80,20 +66,18 @@ Endpoint local_endpoint(int socket) {
 Result<std::unique_ptr<TcpTransport>> TcpTransport::open(TcpOptions options) {
   Result<std::unique_ptr<TcpPoller>> poller = TcpPoller::open();
   if (!poller.ok()) return poller.status();
-  Result<NicEvents> nic_events = NicEvents::open();
-  if (!nic_events.ok()) return nic_events.status();
+  Result<std::unique_ptr<NicWatch>> nic_watch = NicWatch::open();
+  if (!nic_watch.ok()) return nic_watch.status();
   return std::unique_ptr<TcpTransport>(new TcpTransport(
-      std::move(options), std::move(poller).value(), std::move(nic_events).value()));
+      std::move(options), std::move(poller).value(), std::move(nic_watch).value()));
 }
 
 TcpTransport::TcpTransport(TcpOptions options, std::unique_ptr<TcpPoller> poller,
-                           NicEvents nic_events)
-    : options_(std::move(options)),
-      poller_(std::move(poller)),
-      nic_events_(std::move(nic_events)) {}
+                           std::unique_ptr<NicWatch> nic_watch)
+    : options_(std::move(options)), poller_(std::move(poller)), nic_watch_(std::move(nic_watch)) {}
 
 Result<std::vector<Nic>> TcpTransport::nics() {
-  Result<std::vector<Nic>> all = read_nics();
+  Result<std::vector<Nic>> all = nic_watch_->nics();
   if (!all.ok()) return all.status();
   Result<std::vector<Nic>> chosen =
       choose_nics(all.value(), options_.nic_filter, routed_nics(all.value()));
@@ -104,6 +88,17 @@ Result<std::vector<Nic>> TcpTransport::nics() {
   if (!filter_has_matched_) return chosen.status();
   for (Nic& nic : all.value()) nic.reason = "not used: " + chosen.status().message();
   return all;
+}
+
+Address TcpTransport::source_on(const std::string& device, AddressFamily family) {
+  const Result<std::vector<Nic>> nics = nic_watch_->nics();
+  if (!nics.ok()) return {};
+  for (const Nic& nic : nics.value()) {
+    if (nic.name != device) continue;
+    const auto found = std::ranges::find(nic.addresses, family, &Address::family);
+    if (found != nic.addresses.end()) return *found;
+  }
+  return {};
 }
 
 int TcpTransport::bind_to_nic(int socket, AddressFamily family, const std::string& device,

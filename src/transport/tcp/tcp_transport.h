@@ -5,7 +5,7 @@
 #include <string>
 
 #include "transport/nic_choice.h"
-#include "transport/tcp/netlink.h"
+#include "transport/tcp/nic_watch.h"
 #include "transport/tcp/tcp_poller.h"
 #include "transport/transport.h"
 
@@ -27,23 +27,26 @@ class TcpTransport final : public Transport {
   // set `reason`: an interface that disappears from a running job is a fault and no mistake of the
   // user's.
   Result<std::vector<Nic>> nics() override;
-  int nic_events_poll_id() const override { return nic_events_.fd(); }
-  bool drain_nic_events() override { return nic_events_.drain(); }
+  int nic_events_poll_id() const override { return nic_watch_->fd(); }
+  bool drain_nic_events() override { return nic_watch_->drain(); }
   Result<std::unique_ptr<Listener>> listen(const Endpoint& local,
                                            const std::string& device) override;
   Result<std::unique_ptr<Connection>> connect(const Endpoint& remote,
                                               const ConnectOptions& options) override;
 
  private:
-  TcpTransport(TcpOptions options, std::unique_ptr<TcpPoller> poller, NicEvents nic_events);
+  TcpTransport(TcpOptions options, std::unique_ptr<TcpPoller> poller,
+               std::unique_ptr<NicWatch> nic_watch);
 
+  // Returns the address that traffic by `device` should come from.
+  Address source_on(const std::string& device, AddressFamily family);
   // These return 0 or an errno value.
   int bind_to_nic(int socket, AddressFamily family, const std::string& device, Address source);
   int prepare_connect(int socket, Endpoint& remote, const ConnectOptions& options);
 
   TcpOptions options_;
   std::unique_ptr<TcpPoller> poller_;
-  NicEvents nic_events_;
+  std::unique_ptr<NicWatch> nic_watch_;
   bool filter_has_matched_ = false;
   bool told_unbound_ = false;  // logged once that sockets cannot be bound to devices here
 };

@@ -1,0 +1,115 @@
+#include "transport/tcp/nic_watch.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <exception>
+#include <utility>
+
+#include "base/log.h"
+#include "base/signals_blocked.h"
+
+namespace r2ccl {
+namespace {
+
+bool add(const GuardedFd& epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  return epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NicWatch>> NicWatch::open(Read read) {
+  Result<NicEvents> events = NicEvents::open();
+  if (!events.ok()) return events.status();
+  GuardedFd read_ended = GuardedFd::from([] { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); });
+  GuardedFd both = GuardedFd::from([] { return epoll_create1(EPOLL_CLOEXEC); });
+  if (!read_ended.valid() || !both.valid() || !add(both, events.value().fd()) ||
+      !add(both, read_ended.get())) {
+    return system_error("watch of the NICs", errno);
+  }
+  return std::unique_ptr<NicWatch>(new NicWatch(std::move(read), std::move(events).value(),
+                                                std::move(read_ended), std::move(both)));
+}
+
+NicWatch::NicWatch(Read read, NicEvents events, GuardedFd read_ended, GuardedFd both)
+    : read_(std::move(read)),
+      events_(std::move(events)),
+      read_ended_(std::move(read_ended)),
+      both_(std::move(both)) {
+  const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "r2ccl-nics");
+}
+
+NicWatch::~NicWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    asked_or_stopped_.notify_one();
+  }
+  thread_.join();
+}
+
+Result<std::vector<Nic>> NicWatch::nics() {
+  std::unique_lock lock(mutex_);
+  if (!known_) {
+    lock.unlock();
+    publish(read_());
+    lock.lock();
+  } else if (given_) {
+    ask();
+  }
+  given_ = true;
+  if (!error_.ok()) return error_;
+  return latest_;
+}
+
+// A notice has the state of a link but not all of it, and notices may be lost: a read follows.
+bool NicWatch::drain() {
+  const std::lock_guard lock(mutex_);
+  const std::vector<Nic> before = latest_;
+  if (events_.drain(latest_)) ask();
+  eventfd_t count = 0;
+  const bool is_new = eventfd_read(read_ended_.get(), &count) == 0 || before != latest_;
+  if (is_new) given_ = false;
+  return is_new;
+}
+
+void NicWatch::ask() {
+  asked_ = true;
+  asked_or_stopped_.notify_one();
+}
+
+void NicWatch::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    asked_or_stopped_.wait(lock, [this] { return asked_ || stop_; });
+    if (stop_) return;
+    asked_ = false;
+    lock.unlock();
+    try {
+      publish(read_());
+    } catch (const std::exception& error) {
+      R2CCL_LOG(warn, "cannot read the state of the NICs: %s", error.what());
+    }
+    lock.lock();
+  }
+}
+
+void NicWatch::publish(Result<std::vector<Nic>> read) {
+  const std::lock_guard lock(mutex_);
+  // Notices that came during the read may be newer than its answer. Another read follows.
+  if (read.ok() && asked_) take_states(latest_, read.value());
+  const bool same = read.ok() ? error_.ok() && latest_ == read.value() : !error_.ok();
+  error_ = read.status();
+  if (read.ok()) latest_ = std::move(read).value();
+  if (!std::exchange(known_, true) || same) return;
+  given_ = false;
+  eventfd_write(read_ended_.get(), 1);
+}
+
+}  // namespace r2ccl
