@@ -216,10 +216,24 @@ bool some_are_cut_off(Cluster& cluster, const IsAlive& is_alive) {
   return false;
 }
 
+// A rank that dies while nobody knows its new address is silent: no kernel refuses in its place.
+bool some_died_unseen(Cluster& cluster, const IsAlive& is_alive) {
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    if (!is_alive(rank)) continue;
+    const auto& ends = cluster.node(rank).ends;
+    for (int other = 0; other < cluster.size(); ++other) {
+      const bool seen =
+          std::ranges::any_of(ends, [&](const auto& each) { return each.first == Rank(other); });
+      if (!is_alive(other) && !seen) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string regroup(Cluster& cluster, const IsAlive& is_alive,
-                    const std::function<void(int rank)>& kill, uint64_t seed) {
+                    const std::function<void(int rank)>& kill, uint64_t seed, TimeNs cutoff) {
   if (some_are_cut_off(cluster, is_alive)) return {};
   std::vector<int> living;
   for (int rank = 0; rank < cluster.size(); ++rank) {
@@ -235,7 +249,11 @@ std::string regroup(Cluster& cluster, const IsAlive& is_alive,
     cluster.fabric().at(death, [&kill, victim] { kill(victim); });
   }
   const auto done = [&] { return group.step() && cluster.now() > death; };
-  if (!cluster.world().run_until(done, cluster.now() + kBound)) {
+  bool ended = cluster.world().run_until(done, cluster.now() + kBound);
+  if (!ended && some_died_unseen(cluster, is_alive)) {
+    ended = cluster.world().run_until(done, cluster.now() + cutoff);
+  }
+  if (!ended) {
     return "the ranks that live do not go on; these wait:" + group.waiting();
   }
   return group.wrong();

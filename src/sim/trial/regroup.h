@@ -11,9 +11,10 @@
 
 namespace r2ccl::sim {
 
-// Lets them. In half of the jobs, by the seed, one more rank dies meanwhile by `kill`. Returns an
-// error; empty: none, or some ranks are cut off from each other and do not try.
+// Lets them. A death of which a living rank hears nothing may take the `cutoff`. In half of the
+// jobs, by the seed, one more rank dies meanwhile by `kill`. Returns an error; empty: none, or some
+// ranks are cut off from each other and do not try.
 std::string regroup(Cluster& cluster, const IsAlive& is_alive,
-                    const std::function<void(int rank)>& kill, uint64_t seed);
+                    const std::function<void(int rank)>& kill, uint64_t seed, TimeNs cutoff);
 
 }  // namespace r2ccl::sim

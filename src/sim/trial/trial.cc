@@ -205,7 +205,7 @@ class Trial {
     if (!job_fails() || scenario_.leave_early) return;
     const auto is_alive = [this](int rank) { return alive(rank); };
     const auto kill = [this](int rank) { faults_.kill(rank); };
-    const std::string wrong = regroup(cluster_, is_alive, kill, scenario_.seed);
+    const std::string wrong = regroup(cluster_, is_alive, kill, scenario_.seed, scenario_.cutoff);
     wrong.empty() ? void(out_.covered.insert("a job goes on without its dead")) : violated(wrong);
   }
 

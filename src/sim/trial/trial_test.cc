@@ -103,6 +103,9 @@ INSTANTIATE_TEST_SUITE_P(VoucherOutOfReach, KeptSeedTest, testing::Values<uint64
 // taken for another loss.
 INSTANTIATE_TEST_SUITE_P(OneLossReportedLate, KeptSeedTest, testing::Values<uint64_t>(4215));
 
+// A rank died while nobody knew its new address, so the others learned of it by the cut-off alone.
+INSTANTIATE_TEST_SUITE_P(DeathUnseen, KeptSeedTest, testing::Values<uint64_t>(37264));
+
 // The coordinator of a shrink died before the next rank knew its new address. The others told that
 // rank their calls, and it waited for the dead one.
 INSTANTIATE_TEST_SUITE_P(CoordinatorPassedOver, KeptSeedTest, testing::Values<uint64_t>(18974));
