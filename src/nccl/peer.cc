@@ -19,13 +19,14 @@ constexpr size_t kConnectionsMax = limits::kChannelsMax - 64;
 }  // namespace
 
 Peer::Peer(ProcessDriver& driver, Rank self, const JobOptions& options, uint64_t link, RankInfo own,
-           Warn warn)
+           Warn warn, PeerWatcher& watcher)
     : driver_(driver),
       self_(self),
       other_(1 - self.value()),
       link_number_(link),
       own_(std::move(own)),
       warn_(std::move(warn)),
+      watcher_(watcher),
       job_(driver.engine(), self, options),
       next_number_(static_cast<uint32_t>(self.value())) {
   own_.rank = self;
@@ -62,8 +63,10 @@ Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& tok
   R2CCL_RETURN_IF_ERROR(check_reachable(met.rank_table));
   name_ = "process " + std::to_string(theirs.pid) + " of host " + theirs.host_name;
   R2CCL_RETURN_IF_ERROR(job_.start(std::move(met)));
+  job_.drains().take_over();
   link_number_ = link;
   token_ = token;
+  started_at_ = driver_.clock().now();
   started_ = true;
   return {};
 }
@@ -139,6 +142,14 @@ void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>)
   if (job_.parts().is_closed(notice.context)) return job_.parts().forget(notice.context, other_);
   // It may come before this end is open.
   if (ended_there_.size() < limits::kChannelsMax) ended_there_.insert(notice.context);
+}
+
+void Peer::on_path_event(const PathEvent& event) {
+  if (event.to == PathPhase::up) watcher_.on_path_up(*this, event);
+}
+
+void Peer::on_verdict(size_t place) {
+  watcher_.on_verdict(*this, job_.fault_reporter().verdicts()[place]);
 }
 
 void Peer::on_peer_end(Rank, PeerEnd end, const std::string& why) {

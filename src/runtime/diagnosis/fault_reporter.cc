@@ -36,10 +36,11 @@ uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
 }  // namespace
 
 FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
-                             std::function<void(size_t)> made)
+                             std::function<void(size_t)> made, bool logs)
     : engine_(engine),
       clock_(clock),
       made_(std::move(made)),
+      logs_(logs),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
       trust_(engine),
       prober_(engine, clock,
@@ -191,12 +192,11 @@ size_t FaultReporter::place_of(const Verdict& verdict) const {
   return static_cast<size_t>(found - verdicts_.begin());
 }
 
-void FaultReporter::add(const Verdict& verdict) {
-  const size_t place = place_of(verdict);
+void FaultReporter::log(const Verdict& verdict, bool replaces) const {
   if (verdict.kind == DownCause::lossy) {
-    const char* replaces = place < verdicts_.size() ? ", in place of a less precise verdict" : "";
     R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
-              words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4, replaces);
+              words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4,
+              replaces ? ", in place of a less precise verdict" : "");
   } else if (verdict.kind == DownCause::tampered) {
     R2CCL_LOG(warn,
               "%s: tampered, bytes were changed, repeated or left out on the way; no element is "
@@ -207,6 +207,11 @@ void FaultReporter::add(const Verdict& verdict) {
               to_string(verdict.kind),
               static_cast<unsigned long long>(verdict.retransmitted_bytes));
   }
+}
+
+void FaultReporter::add(const Verdict& verdict) {
+  const size_t place = place_of(verdict);
+  if (logs_) log(verdict, place < verdicts_.size());
   if (place < verdicts_.size()) {
     verdicts_[place] = verdict;
   } else if (verdicts_.size() < kVerdictsMax) {

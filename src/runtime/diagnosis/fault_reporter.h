@@ -24,9 +24,9 @@ namespace r2ccl {
 class FaultReporter {
  public:
   // `made(place)`: called when the verdict at this place of the list is new, or has replaced a less
-  // precise one; may be empty.
+  // precise one; may be empty. `logs`: each verdict is a line of the log; else `made` tells it.
   FaultReporter(ProgressEngine& engine, const Clock& clock,
-                std::function<void(size_t place)> made = {});
+                std::function<void(size_t place)> made = {}, bool logs = true);
 
   void on_path_event(const PathEvent& event);
   // Handle the body of a notice of this peer, which follows its kind byte. A peer may be faulty: it
@@ -78,6 +78,7 @@ class FaultReporter {
   void take(const Verdict& verdict, TimeNs now);
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < job().hosts(); }
+  void log(const Verdict& verdict, bool replaces) const;
   void add(const Verdict& verdict);
   bool is_cut_off_here(Rank peer) const;
   Rank localising_rank(const std::vector<bool>& ended) const;
@@ -101,6 +102,7 @@ class FaultReporter {
   ProgressEngine& engine_;
   const Clock& clock_;
   const std::function<void(size_t)> made_;
+  const bool logs_;
   std::vector<Report> reports_;
   FaultLocaliser fault_localiser_{{}};
   LossLocaliser loss_localiser_{{}};
