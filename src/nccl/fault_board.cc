@@ -165,16 +165,17 @@ void FaultBoard::take_in(Open made, TimeNs now) {
   open_.push_back(std::move(made));
 }
 
-void FaultBoard::name_own(const std::string& nic, TimeNs now) {
+void FaultBoard::name_own(std::string nic, TimeNs now) {
   const auto first = std::ranges::find_if(open_, [&](const Open& each) {
     return each.first.verdict.scope == Scope::pair && each.nic == nic;
   });
   Open named = *first;
   open_.erase(first);
+  named.by_count = true;
   VerdictInfo& verdict = named.first.verdict;
   verdict.scope = nic.empty() ? Scope::host : Scope::nic;
   verdict.host = host_;
-  verdict.nic = nic;
+  verdict.nic = std::move(nic);
   verdict.peer_host.clear();
   verdict.peer_nic.clear();
   named.peer_host.clear();
@@ -219,7 +220,7 @@ TimeNs FaultBoard::next_timeout() const {
 }
 
 void FaultBoard::tell(Open& open, TimeNs now) {
-  const size_t missed_by = names_own(open) ? open.hosts.size() : 0;
+  const size_t missed_by = open.by_count ? open.hosts.size() : 0;
   open.number = add_fault(open.first, missed_by, now).number;
 }
 

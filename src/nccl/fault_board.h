@@ -95,6 +95,7 @@ class FaultBoard {
     TimeNs heard_at = 0;
     std::set<std::string> hosts;  // that miss this host's NIC
     std::vector<Lost> lost;
+    bool by_count = false;           // it names this host's NIC because they miss it
     bool returned = false;           // a path of these is up again
     std::optional<uint64_t> number;  // of the fault; none: it waits
     std::vector<uint64_t> replaced;  // told faults that this one includes
@@ -105,7 +106,7 @@ class FaultBoard {
   bool covers(const Open& open, const Open& other) const;
   void merge(Open& into, const Open& from);
   void take_in(Open made, TimeNs now);
-  void name_own(const std::string& nic, TimeNs now);
+  void name_own(std::string nic, TimeNs now);
   void judge(size_t place, TimeNs now);
   void tell(Open& open, TimeNs now);
   void tell_once(const LinkVerdict& verdict, TimeNs now);

@@ -97,7 +97,7 @@ Net::~Net() {
     parted_.clear();
     peers_.clear();
     server_.reset();
-    status_.reset();
+    operator_.reset();
     reactor_.reset();
   });
 }
@@ -118,9 +118,9 @@ Status Net::start() {
   Status opened;
   driver_.thread()->call([&] {
     ProcessEngine& engine = driver_.engine();
-    status_ = std::make_unique<NetStatus>(std::move(identity), engine, drains_, std::move(nics),
-                                          [this] { return started_peers(); });
-    if (options_.config.status) open_status();
+    operator_ = std::make_unique<NetStatus>(std::move(identity), engine, drains_, std::move(nics),
+                                            [this] { return started_peers(); });
+    if (options_.config.status) operator_->open(options_.config.runtime_dir);
     reactor_ = std::make_unique<Reactor>(engine.reactor(), static_cast<HandlerOwner&>(*this));
     server_ =
         std::make_unique<MeetingServer>(*reactor_, engine.transport(), driver_.clock(),
@@ -129,16 +129,6 @@ Status Net::start() {
     opened = server_->open(endpoints_);
   });
   return opened;
-}
-
-// NCCL can do without it.
-void Net::open_status() {
-  const Status opened = status_->open(options_.config.runtime_dir);
-  if (opened.ok()) return;
-  R2CCL_LOG(warn,
-            "`r2ccl status` will not find this process, which runs on: %s; R2CCL_STATUS=0 says not "
-            "to try",
-            opened.message().c_str());
 }
 
 std::vector<Peer*> Net::started_peers() const {
@@ -154,7 +144,7 @@ std::vector<Peer*> Net::started_peers() const {
 std::vector<Fault> Net::faults() {
   std::vector<Fault> faults;
   driver_.thread()->call([&] {
-    const auto& all = status_->faults().faults();
+    const auto& all = operator_->faults().faults();
     faults.assign(all.begin(), all.end());
   });
   return faults;
@@ -283,7 +273,7 @@ Result<Peer*> Net::make_peer(const PeerKey& key, uint64_t link) {
   const bool first = key.process == identity_.id ? key.asked_by_self : identity_.id < key.process;
   const JobOptions job{rank_options(options_).engine, !secret_.empty(), &drains_, false};
   auto peer = std::make_unique<Peer>(driver_, Rank(first ? 0 : 1), job, link,
-                                     std::move(info).value(), warn_, *status_);
+                                     std::move(info).value(), warn_, *operator_);
   R2CCL_RETURN_IF_ERROR(peer->open());
   return (peers_[key] = std::move(peer)).get();
 }
@@ -419,7 +409,7 @@ void Net::part_from(const PeerKey& key) {
 void Net::progress() {
   const TimeNs now = driver_.clock().now();
   server_->progress(now);
-  status_->progress(now);
+  operator_->progress(now);
   for (auto& [number, connect] : connects_) progress(connect, now);
   forget_old(now);
   const auto over = [](const auto& peer) { return peer->over(); };
@@ -456,7 +446,7 @@ void Net::drop_ended_peers() {
   drops_ = false;
   const auto over = [this](const auto& peer) {
     if (!peer->over()) return false;
-    status_->on_link_end(peer->link_number());
+    operator_->on_link_end(peer->link_number());
     return true;
   };
   std::erase_if(parted_, over);
@@ -464,7 +454,7 @@ void Net::drop_ended_peers() {
 }
 
 TimeNs Net::next_timeout() {
-  TimeNs next = std::min(server_->next_timeout(), status_->next_timeout());
+  TimeNs next = std::min(server_->next_timeout(), operator_->next_timeout());
   for (const auto& [number, connect] : connects_) {
     next = std::min(next, connect.client->next_timeout());
   }
@@ -472,8 +462,8 @@ TimeNs Net::next_timeout() {
 }
 
 void Net::on_exception(const std::exception& error) noexcept {
-  for (const auto& [key, peer] : peers_) peer->fail_by_exception(error);
-  for (const auto& peer : parted_) peer->fail_by_exception(error);
+  for (const auto& [key, peer] : peers_) peer->job().fail_by_exception(error);
+  for (const auto& peer : parted_) peer->job().fail_by_exception(error);
 }
 
 void Net::flush() {

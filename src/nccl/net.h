@@ -96,7 +96,6 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transport> transport,
       const std::vector<Nic>& nics, Warn warn);
   Status start();
-  void open_status();
   std::vector<Peer*> started_peers() const;
   Result<uint64_t> begin_connect(ListenHandle handle);
   void progress(Connect& connect, TimeNs now);
@@ -142,7 +141,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
 
   // The driving thread's.
   std::unique_ptr<Reactor> reactor_;
-  std::unique_ptr<NetStatus> status_;
+  std::unique_ptr<NetStatus> operator_;
   std::unique_ptr<MeetingServer> server_;
   std::map<PeerKey, std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Peer>> parted_;  // their links are about to end

@@ -45,7 +45,7 @@ NetDrains::NetDrains(RankInfo own, std::vector<std::string> nics, DrainRegistry&
 std::string NetDrains::refusal(const DrainRequest& request, const std::vector<Peer*>& peers) const {
   if (request.host != own_.host_name) {
     const bool known = std::ranges::any_of(
-        peers, [&](Peer* peer) { return peer->their_info().host_name == request.host; });
+        peers, [&](Peer* peer) { return their_info(*peer).host_name == request.host; });
     if (!known) {
       return drain_problem_text("host",
                                 "this NCCL process is on host " + own_.host_name + " alone");
@@ -126,8 +126,8 @@ std::string NetDrains::text_of(const Course& course, const DrainRequest& request
     // A link that began without this NIC has no path of it.
     if (!reply.problem.empty()) continue;
     const auto self = static_cast<size_t>(peer.job().self().value());
-    const RankInfo& theirs = peer.their_info();
-    const std::string& host = peer.within_host() ? own_.host_name : theirs.host_name;
+    const RankInfo& theirs = their_info(peer);
+    const std::string& host = within_host(peer) ? own_.host_name : theirs.host_name;
     write_end(out, own_, own_.host_name, theirs, reply.ranks[self], 0);
     write_end(out, theirs, host, own_, reply.ranks[1 - self], static_cast<int>(i) + 1);
   }

@@ -58,7 +58,7 @@ void add_line(RankSummary::Line& sum, const RankSummary::Line& line) {
 
 RankSummary summary_of(Peer& peer, int32_t number, TimeNs now) {
   LinkTotals totals(peer.job().engine().nics());
-  totals.add(Rank(number), *peer.link(), peer.started_at(), now);
+  totals.add(Rank(number), link_of(peer), peer.started_at(), now);
   RankSummary summary;
   totals.put_into(summary);
   return summary;
@@ -66,7 +66,7 @@ RankSummary summary_of(Peer& peer, int32_t number, TimeNs now) {
 
 void add(Totals& all, Peer& peer, const RankSummary& one) {
   const auto& own = peer.job().engine().own_info().nics;
-  const auto& theirs = peer.their_info().nics;
+  const auto& theirs = their_info(peer).nics;
   for (const RankSummary::Line& line : one.nics) {
     const std::string name = name_in(own, line.nic);
     const auto known = std::ranges::find(all.nics, name, &NamedLine::name);
@@ -147,10 +147,15 @@ Rank NetStatus::self() const {
   return identity_.rank ? identity_.rank->rank : kNoRank;
 }
 
-Status NetStatus::open(const std::string& runtime_dir) {
+void NetStatus::open(const std::string& runtime_dir) {
   const StatusName name{identity_.info.pid, identity_.id, self()};
   auto socket = StatusSocket::open(status_directory(runtime_dir, geteuid()), name);
-  return socket.ok() ? server_.open(std::move(socket).value()) : socket.status();
+  const Status opened = socket.ok() ? server_.open(std::move(socket).value()) : socket.status();
+  if (opened.ok()) return;
+  R2CCL_LOG(warn,
+            "`r2ccl status` will not find this process, which runs on: %s; R2CCL_STATUS=0 says not "
+            "to try",
+            opened.message().c_str());
 }
 
 void NetStatus::progress(TimeNs now) {
@@ -167,15 +172,15 @@ TimeNs NetStatus::next_timeout() const {
 
 // Hosts with the same name have longer names in a link's table.
 std::string NetStatus::host_of(Peer& peer) const {
-  return peer.within_host() ? identity_.info.host_name : peer.their_info().host_name;
+  return within_host(peer) ? identity_.info.host_name : their_info(peer).host_name;
 }
 
 NicReach NetStatus::reach(const std::string& nic) const {
   NicReach reach;
   std::set<std::string> hosts;
   for (Peer* peer : peers_()) {
-    const Link& link = *peer->link();
-    if (peer->within_host() || link.peer_ended() || link.peer_said_goodbye()) continue;
+    const Link& link = link_of(*peer);
+    if (within_host(*peer) || link.peer_ended() || link.peer_said_goodbye()) continue;
     for (const Path* path : link.paths()) {
       const PathSpec& spec = path->spec;
       const bool concerned = spec.local_nic != kNoNic && !spec.control_only && !spec.relay &&
@@ -193,9 +198,9 @@ NicReach NetStatus::reach(const std::string& nic) const {
 void NetStatus::ping(const std::string& nic, const Peer& but_for) const {
   for (Peer* peer : peers_()) {
     const ProgressEngine& engine = peer->job().engine();
-    if (peer == &but_for || peer->within_host() || engine.halted()) continue;
+    if (peer == &but_for || within_host(*peer) || engine.halted()) continue;
     const auto local = engine.own_nic(engine.self(), nic);
-    if (local && !peer->link()->peer_ended()) (void)peer->link()->ping(*local);
+    if (local && !link_of(*peer).peer_ended()) (void)link_of(*peer).ping(*local);
   }
 }
 
@@ -215,16 +220,16 @@ void NetStatus::on_verdict(Peer& peer, const Verdict& verdict) {
   const std::string& first = info.nic;
   const std::string second = pair ? info.peer_nic : "";
   const std::string& nic = own_first ? first : second;
-  heard.over = is_over(*peer.link(), nic, own_first ? second : first, peer.their_info());
+  heard.over = is_over(link_of(peer), nic, own_first ? second : first, their_info(peer));
   faults_.on_verdict(heard, engine_.clock().now());
   if (pair && !nic.empty()) ping(nic, peer);
 }
 
 void NetStatus::on_path_up(Peer& peer, const PathEvent& event) {
-  const Path* path = peer.link()->find_path(event.path);
+  const Path* path = link_of(peer).find_path(event.path);
   if (path == nullptr) return;
   faults_.on_path_up(peer.link_number(), path->spec.local_name,
-                     peer_nic_of(peer.their_info(), *path));
+                     peer_nic_of(their_info(peer), *path));
 }
 
 void NetStatus::write_identity(JsonWriter& out, const std::vector<Peer*>& peers) const {
@@ -273,7 +278,7 @@ void NetStatus::write_links(JsonWriter& out, const std::vector<Peer*>& peers) co
     out.begin_object()
         .field("peer", number_of(i))
         .field("host", host_of(peer))
-        .field("pid", uint64_t{peer.their_info().pid})
+        .field("pid", uint64_t{their_info(peer).pid})
         .field("connections", uint64_t{peer.connections()})
         .field("usable", peer.usable())
         .field("paths_up", uint64_t{sum.paths_up})
@@ -369,13 +374,13 @@ std::string NetStatus::status_report() {
   out.end_array().key("paths").begin_array();
   for (size_t i = 0; i < peers.size(); ++i) {
     Peer& peer = *peers[i];
-    const RankInfo& theirs = peer.their_info();
-    const TimeNs shortest = shortest_one_way(*peer.link());
-    for (const Path* path : peer.link()->paths()) {
+    const RankInfo& theirs = their_info(peer);
+    const TimeNs shortest = shortest_one_way(link_of(peer));
+    for (const Path* path : link_of(peer).paths()) {
       PathInfo info = path_info(theirs, *path, shortest, peer.started_at(), clock.now());
       info.peer = Rank(number_of(i));
       out.begin_object();
-      write_path(out, info, *peer.link(), *path, clock);
+      write_path(out, info, link_of(peer), *path, clock);
       out.field("peer_host", host_of(peer)).field("peer_pid", uint64_t{theirs.pid}).end_object();
     }
   }

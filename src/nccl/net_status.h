@@ -1,5 +1,5 @@
-// What an operator sees of a process with the plugin, and can ask of it: its status socket, drains,
-// and the faults of its links put together. docs/status.md describes the texts.
+// A process with the plugin as its operator sees it: the status socket, drains, and the faults of
+// its links put together. docs/status.md describes the texts.
 //
 // Driving thread only.
 #pragma once
@@ -39,8 +39,9 @@ class NetStatus final : public StatusSource, public PeerWatcher, private Handler
   NetStatus(const NetStatus&) = delete;
   NetStatus& operator=(const NetStatus&) = delete;
 
-  // Answers operators at a socket in the directory of this user.
-  Status open(const std::string& runtime_dir);
+  // Answers operators at a socket in the directory of this user. Only warns when that fails: NCCL
+  // can do without it.
+  void open(const std::string& runtime_dir);
   void progress(TimeNs now);
   TimeNs next_timeout() const;
   void on_link_end(uint64_t link) { faults_.on_link_end(link); }

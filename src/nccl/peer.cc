@@ -73,13 +73,14 @@ Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& tok
 
 bool Peer::usable() const {
   if (!started_) return true;
-  return !leaving_ && !failed_ && !link()->peer_said_goodbye() && !link()->peer_ended();
+  const Link& link = *job_.engine().link(other_);
+  return !leaving_ && !failed_ && !link.peer_said_goodbye() && !link.peer_ended();
 }
 
 Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
   R2CCL_CHECK(started_ && !leaving_);
   // Ends that are closed here have channels until they are closed at the other end, too.
-  if (link()->channel_count() >= kConnectionsMax) {
+  if (link_of(*this).channel_count() >= kConnectionsMax) {
     return Status(Code::invalid_usage, "two processes have at most " +
                                            std::to_string(kConnectionsMax) +
                                            " connections with each other");
@@ -91,7 +92,7 @@ Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
     return Status(Code::remote, name_ + " uses the number of a connection twice");
   }
   if (usable()) {
-    end->open(*link(), other_);
+    end->open(link_of(*this), other_);
   } else {
     end->fail(kRemoteError);
   }
@@ -117,14 +118,14 @@ void Peer::finish(std::unique_ptr<WireEnd> end) {
   end->cut();
   job_.parts().close(end->context());
   if (ended_there_.erase(end->context()) > 0) job_.parts().forget(end->context(), other_);
-  if (link()->peer_ended()) return;
-  link()->send_notice(make_notice(NoticeKind::ended, 0, {}, end->context()));
+  if (link_of(*this).peer_ended()) return;
+  link_of(*this).send_notice(make_notice(NoticeKind::ended, 0, {}, end->context()));
 }
 
 void Peer::progress(TimeNs) {
   if (!started_) return;
   for (size_t i = 0; i < closing_.size();) {
-    if (!link()->peer_ended() && !link()->idle(closing_[i]->context())) {
+    if (!link_of(*this).peer_ended() && !link_of(*this).idle(closing_[i]->context())) {
       ++i;
       continue;
     }
@@ -134,7 +135,7 @@ void Peer::progress(TimeNs) {
   }
   if (leaving_ || !idle()) return;
   leaving_ = true;
-  if (!link()->peer_ended()) link()->begin_goodbye();
+  if (!link_of(*this).peer_ended()) link_of(*this).begin_goodbye();
 }
 
 void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>) {
@@ -196,11 +197,11 @@ bool Peer::over() const {
   // A job that has halted gives its parts no passes, and moves no bytes.
   if (job_.engine().halted()) return ends_.empty() && holds_ == 0;
   if (!started_) return idle();
-  return leaving_ && link()->goodbye_done();
+  return leaving_ && job_.engine().link(other_)->goodbye_done();
 }
 
 bool Peer::settled() const {
-  return over() || !idle() || (leaving_ && link()->goodbye_told());
+  return over() || !idle() || (leaving_ && job_.engine().link(other_)->goodbye_told());
 }
 
 }  // namespace r2ccl::nccl

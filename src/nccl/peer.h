@@ -59,7 +59,6 @@ class Peer final : private JobPart {
   Status start(uint64_t link, const RankInfo& theirs, const LockedBytes& token);
   bool started() const { return started_; }
   const LockedBytes& token() const { return token_; }
-  const std::string& name() const { return name_; }
 
   // Returns the number of a new connection that the other process has asked for: those of both
   // processes differ.
@@ -73,21 +72,12 @@ class Peer final : private JobPart {
   void hold() { ++holds_; }
   void release() { --holds_; }
 
-  // --- for reports ---
-  // These require started().
   Job& job() { return job_; }
-  const RankInfo& their_info() const { return job_.engine().job().info(other_); }
-  Rank other() const { return other_; }
-  Link* link() { return job_.engine().link(other_); }
-  const Link* link() const { return job_.engine().link(other_); }
-  // Returns whether the two processes share a host.
-  bool within_host() const { return job_.engine().job().hosts() == 1; }
   size_t connections() const { return ends_.size(); }
   TimeNs started_at() const { return started_at_; }
 
   // Returns whether new connections may use the link, or the one that it will have.
   bool usable() const;
-  void fail_by_exception(const std::exception& error) noexcept { job_.fail_by_exception(error); }
   // Legal to destroy: the other process knows that this one has left.
   bool over() const;
   // Returns whether the other process knows everything that this one has to tell it at its end.
@@ -135,5 +125,20 @@ class Peer final : private JobPart {
   bool leaving_ = false;
   bool failed_ = false;
 };
+
+// These require a peer that has started.
+inline Rank other_end(Peer& peer) {
+  return Rank(1 - peer.job().self().value());
+}
+inline const RankInfo& their_info(Peer& peer) {
+  return peer.job().engine().job().info(other_end(peer));
+}
+inline Link& link_of(Peer& peer) {
+  return *peer.job().engine().link(other_end(peer));
+}
+// Returns whether the two processes share a host.
+inline bool within_host(Peer& peer) {
+  return peer.job().engine().job().hosts() == 1;
+}
 
 }  // namespace r2ccl::nccl

@@ -78,7 +78,6 @@ class FaultReporter {
   void take(const Verdict& verdict, TimeNs now);
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < job().hosts(); }
-  void log(const Verdict& verdict, bool replaces) const;
   void add(const Verdict& verdict);
   bool is_cut_off_here(Rank peer) const;
   Rank localising_rank(const std::vector<bool>& ended) const;
