@@ -466,7 +466,7 @@ void Net::on_exception(const std::exception& error) noexcept {
   for (const auto& peer : parted_) peer->job().fail_by_exception(error);
 }
 
-void Net::flush() {
+void Net::flush(bool last) {
   if (getpid() != process_) return;  // a forked child has no part in the links
   const auto settled = [this] {
     const auto test = [](const auto& peer) { return peer->settled(); };
@@ -475,6 +475,7 @@ void Net::flush() {
                peers_, test, [](auto& e) -> auto& { return e.second; });
   };
   (void)driver_.thread()->wait_until(settled, kFlushMax);
+  if (last) driver_.thread()->call([this] { operator_->close(); });
 }
 
 }  // namespace r2ccl::nccl

@@ -66,8 +66,8 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   // Returns the faults of its links so far, for tests.
   std::vector<Fault> faults();
   // Waits until the other processes know of the links that have ended, for a bounded time: the
-  // process may end next.
-  void flush();
+  // process may end next. `last`: it does, so its status socket goes, too.
+  void flush(bool last = false);
 
  private:
   // A process that connects to itself has both ends of a link.

@@ -140,8 +140,7 @@ NetStatus::NetStatus(NetIdentity identity, ProcessEngine& engine, DrainRegistry&
       started_at_(engine.clock().now()),
       faults_(identity_.info.host_name, [this](const std::string& nic) { return reach(nic); }),
       drains_(identity_.info, nics_, drains, engine.clock()),
-      reactor_(engine.reactor(), static_cast<HandlerOwner&>(*this)),
-      server_(static_cast<StatusSource&>(*this), reactor_, engine.clock()) {}
+      reactor_(engine.reactor(), static_cast<HandlerOwner&>(*this)) {}
 
 Rank NetStatus::self() const {
   return identity_.rank ? identity_.rank->rank : kNoRank;
@@ -150,8 +149,10 @@ Rank NetStatus::self() const {
 void NetStatus::open(const std::string& runtime_dir) {
   const StatusName name{identity_.info.pid, identity_.id, self()};
   auto socket = StatusSocket::open(status_directory(runtime_dir, geteuid()), name);
-  const Status opened = socket.ok() ? server_.open(std::move(socket).value()) : socket.status();
+  server_.emplace(static_cast<StatusSource&>(*this), reactor_, engine_.clock());
+  const Status opened = socket.ok() ? server_->open(std::move(socket).value()) : socket.status();
   if (opened.ok()) return;
+  server_.reset();
   R2CCL_LOG(warn,
             "`r2ccl status` will not find this process, which runs on: %s; R2CCL_STATUS=0 says not "
             "to try",
@@ -160,14 +161,15 @@ void NetStatus::open(const std::string& runtime_dir) {
 
 void NetStatus::progress(TimeNs now) {
   drains_.progress(now);
-  server_.progress(now);
+  if (server_) server_->progress(now);
   for (const Fault& fault : faults_.progress(now)) {
     R2CCL_LOG(warn, "%s", (fault.repaired_at ? repair_text(fault) : fault_text(fault)).c_str());
   }
 }
 
 TimeNs NetStatus::next_timeout() const {
-  return std::min({server_.next_timeout(), drains_.next_timeout(), faults_.next_timeout()});
+  const TimeNs served = server_ ? server_->next_timeout() : kNever;
+  return std::min({served, drains_.next_timeout(), faults_.next_timeout()});
 }
 
 // Hosts with the same name have longer names in a link's table.

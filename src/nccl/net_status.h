@@ -42,6 +42,8 @@ class NetStatus final : public StatusSource, public PeerWatcher, private Handler
   // Answers operators at a socket in the directory of this user. Only warns when that fails: NCCL
   // can do without it.
   void open(const std::string& runtime_dir);
+  // Removes the socket, for good.
+  void close() { server_.reset(); }
   void progress(TimeNs now);
   TimeNs next_timeout() const;
   void on_link_end(uint64_t link) { faults_.on_link_end(link); }
@@ -61,7 +63,7 @@ class NetStatus final : public StatusSource, public PeerWatcher, private Handler
  private:
   // HandlerOwner: as RankStatus
   Rank self() const override;
-  void on_exception(const std::exception&) noexcept override { server_.drop_clients(); }
+  void on_exception(const std::exception&) noexcept override { server_->drop_clients(); }
 
   std::string host_of(Peer& peer) const;
   NicReach reach(const std::string& nic) const;
@@ -79,7 +81,7 @@ class NetStatus final : public StatusSource, public PeerWatcher, private Handler
   FaultBoard faults_;
   NetDrains drains_;
   Reactor reactor_;
-  StatusServer server_;
+  std::optional<StatusServer> server_;  // none: closed, or never opened
 };
 
 }  // namespace r2ccl::nccl
