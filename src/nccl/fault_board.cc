@@ -75,8 +75,8 @@ std::string fault_text(const Fault& fault) {
 
 std::string repair_text(const Fault& fault) {
   char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.1f", to_ms(*fault.repaired_at - fault.told_at) / 1e3);
-  return subject_text(fault) + ": works again, " + seconds + " s after the verdict";
+  std::snprintf(seconds, sizeof seconds, "%.1f", to_ms(*fault.repaired_at - fault.found_at) / 1e3);
+  return subject_text(fault) + ": works again after " + seconds + " s";
 }
 
 FaultBoard::Open FaultBoard::open_of(const LinkVerdict& verdict, TimeNs now) const {
@@ -133,8 +133,12 @@ void FaultBoard::merge(Open& into, const Open& from) {
   if (from.number) into.replaced.push_back(*from.number);
   into.replaced.insert(into.replaced.end(), from.replaced.begin(), from.replaced.end());
   add_up(into.first.verdict, from.first.verdict);
+  // The kernel's word is better evidence than silence.
+  const bool finer = names_own(into) && names_own(from) && direct(from.first.verdict.kind);
+  if (finer) into.first.verdict.kind = from.first.verdict.kind;
   Fault* told = find(into.number);
   if (told == nullptr) return;
+  told->verdict.kind = into.first.verdict.kind;
   add_up(told->verdict, from.first.verdict);
   if (told->missed_by > 0) told->missed_by = into.hosts.size();
 }
@@ -221,23 +225,25 @@ TimeNs FaultBoard::next_timeout() const {
 
 void FaultBoard::tell(Open& open, TimeNs now) {
   const size_t missed_by = open.by_count ? open.hosts.size() : 0;
-  open.number = add_fault(open.first, missed_by, now).number;
+  open.number = add_fault(open.first, missed_by, open.heard_at, now).number;
 }
 
 void FaultBoard::tell_once(const LinkVerdict& verdict, TimeNs now) {
   const bool known = std::ranges::any_of(faults_, [&](const Fault& fault) {
     return now - fault.told_at < kFaultRepeat && same_subject(fault, verdict);
   });
-  if (!known) add_fault(verdict, 0, now);
+  if (!known) add_fault(verdict, 0, now, now);
 }
 
-Fault& FaultBoard::add_fault(const LinkVerdict& verdict, size_t missed_by, TimeNs now) {
+Fault& FaultBoard::add_fault(const LinkVerdict& verdict, size_t missed_by, TimeNs found_at,
+                             TimeNs now) {
   if (faults_.size() == kFaultsKept) faults_.pop_front();
   Fault fault;
   fault.number = count_++;
   fault.verdict = verdict.verdict;
   fault.process = verdict.process;
   fault.missed_by = missed_by;
+  fault.found_at = found_at;
   fault.told_at = now;
   news_.push_back(fault);
   return faults_.emplace_back(std::move(fault));

@@ -47,6 +47,7 @@ struct Fault {
   VerdictInfo verdict;
   uint32_t process = 0;  // with Scope::process
   size_t missed_by = 0;  // other hosts that miss this host's NIC; 0: no such evidence was needed
+  TimeNs found_at = 0;   // a pair may wait before it is told
   TimeNs told_at = 0;
   std::optional<TimeNs> repaired_at;
 };
@@ -110,7 +111,7 @@ class FaultBoard {
   void judge(size_t place, TimeNs now);
   void tell(Open& open, TimeNs now);
   void tell_once(const LinkVerdict& verdict, TimeNs now);
-  Fault& add_fault(const LinkVerdict& verdict, size_t missed_by, TimeNs now);
+  Fault& add_fault(const LinkVerdict& verdict, size_t missed_by, TimeNs found_at, TimeNs now);
   Fault* find(const std::optional<uint64_t>& number);
   void end_repaired(TimeNs now);
 

@@ -73,7 +73,7 @@ TEST_F(FaultBoardTest, NamesTheNicThatThreeHostsMiss) {
   for (const uint64_t link : {1, 2}) board_.on_path_up(link, "nic1", "nic1");
   EXPECT_EQ(lines(), Lines()) << "one path is still lost";
   board_.on_path_up(3, "nic1", "nic1");
-  EXPECT_EQ(lines_at(now_ + 12 * kSecond), Lines{"h0 nic1: works again, 12.0 s after the verdict"});
+  EXPECT_EQ(lines_at(now_ + 12 * kSecond), Lines{"h0 nic1: works again after 12.0 s"});
   EXPECT_EQ(board_.next_timeout(), kNever);
 }
 
@@ -131,6 +131,18 @@ TEST_F(FaultBoardTest, TellsOfTheNicOfAnotherHostOnce) {
                             "h2 nic1: carrier_lost, 0 bytes replayed"}));
 }
 
+// Links to busy processes may find it silent before the kernel tells.
+TEST_F(FaultBoardTest, TheKernelsWordMakesAFaultMorePrecise) {
+  reach_["nic1"].connected = false;
+  lose_pair(1);
+  lose_pair(2);
+  EXPECT_EQ(lines().size(), 1u);
+  hear(3, nic_of("h0", "nic1"));
+  EXPECT_EQ(lines(), Lines());
+  EXPECT_EQ(board_.faults().front().verdict.kind, DownCause::carrier_lost);
+  EXPECT_EQ(board_.faults().front().missed_by, 2u);
+}
+
 TEST_F(FaultBoardTest, AVerdictOfTheKernelTakesInThePairsThatWait) {
   lose_pair(1);
   EXPECT_EQ(lines(), Lines());
@@ -158,7 +170,7 @@ TEST_F(FaultBoardTest, APairThatIsRepairedMeanwhileIsToldWithItsRepair) {
   EXPECT_EQ(lines(), Lines());
   board_.on_path_up(1, "nic1", "nic1");
   EXPECT_EQ(lines(), (Lines{"between h0 nic1 and h1 nic1: silent, 10 bytes replayed",
-                            "between h0 nic1 and h1 nic1: works again, 0.0 s after the verdict"}));
+                            "between h0 nic1 and h1 nic1: works again after 0.0 s"}));
   hear(1, pair_of("nic1", "h1", "nic1"), true);
   EXPECT_EQ(lines().size(), 2u) << "the verdict may come after the repair";
 }

@@ -42,17 +42,11 @@ NetDrains::NetDrains(RankInfo own, std::vector<std::string> nics, DrainRegistry&
     : own_(std::move(own)), nics_(std::move(nics)), registry_(registry), clock_(clock) {}
 
 // Returns why this process cannot act, as the answer; empty: it can.
-std::string NetDrains::refusal(const DrainRequest& request, const std::vector<Peer*>& peers) const {
+std::string NetDrains::refusal(const DrainRequest& request) const {
   if (request.host != own_.host_name) {
-    const bool known = std::ranges::any_of(
-        peers, [&](Peer* peer) { return their_info(*peer).host_name == request.host; });
-    if (!known) {
-      return drain_problem_text("host",
-                                "this NCCL process is on host " + own_.host_name + " alone");
-    }
-    return drain_problem_text("", "an NCCL process takes only NICs of its own host, " +
-                                      own_.host_name + ", out of service: run this on " +
-                                      request.host + ", too");
+    return drain_problem_text("host", "an NCCL process takes only NICs of its own host, " +
+                                          own_.host_name + ", out of service: run this on " +
+                                          request.host);
   }
   if (std::ranges::find(nics_, request.nic) != nics_.end()) return "";
   std::string names;
@@ -86,7 +80,7 @@ std::optional<std::string> NetDrains::answer(uint64_t client, std::string_view l
   Course& course = place->second;
   course.asked_at = clock_.now();
   if (is_new) {
-    std::string refused = refusal(*request, peers);
+    std::string refused = refusal(*request);
     if (!refused.empty()) {
       courses_.erase(place);
       return refused;

@@ -44,7 +44,7 @@ class NetDrains {
     TimeNs asked_at = 0;
     std::map<uint64_t, DrainReply> replies;  // by link
   };
-  std::string refusal(const DrainRequest& request, const std::vector<Peer*>& peers) const;
+  std::string refusal(const DrainRequest& request) const;
   void hold(const DrainRequest& request);
   bool ask_all(Course& course, uint64_t client, std::string_view line, const DrainRequest& request,
                const std::vector<Peer*>& peers) const;

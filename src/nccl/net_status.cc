@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -129,6 +130,16 @@ bool is_over(const Link& link, const std::string& nic, const std::string& peer_n
   });
 }
 
+// A want of memory here must not end the links.
+template <typename Work>
+void without_memory_go_on(const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    R2CCL_LOG(warn, "out of memory: a fault of the network is not told");
+  }
+}
+
 }  // namespace
 
 NetStatus::NetStatus(NetIdentity identity, ProcessEngine& engine, DrainRegistry& drains,
@@ -162,9 +173,11 @@ void NetStatus::open(const std::string& runtime_dir) {
 void NetStatus::progress(TimeNs now) {
   drains_.progress(now);
   if (server_) server_->progress(now);
-  for (const Fault& fault : faults_.progress(now)) {
-    R2CCL_LOG(warn, "%s", (fault.repaired_at ? repair_text(fault) : fault_text(fault)).c_str());
-  }
+  without_memory_go_on([&] {
+    for (const Fault& fault : faults_.progress(now)) {
+      R2CCL_LOG(warn, "%s", (fault.repaired_at ? repair_text(fault) : fault_text(fault)).c_str());
+    }
+  });
 }
 
 TimeNs NetStatus::next_timeout() const {
@@ -175,6 +188,14 @@ TimeNs NetStatus::next_timeout() const {
 // Hosts with the same name have longer names in a link's table.
 std::string NetStatus::host_of(Peer& peer) const {
   return within_host(peer) ? identity_.info.host_name : their_info(peer).host_name;
+}
+
+// For readers: by host and process.
+std::vector<Peer*> NetStatus::sorted_peers() const {
+  std::vector<Peer*> peers = peers_();
+  std::ranges::stable_sort(
+      peers, {}, [this](Peer* peer) { return std::pair(host_of(*peer), their_info(*peer).pid); });
+  return peers;
 }
 
 NicReach NetStatus::reach(const std::string& nic) const {
@@ -206,7 +227,7 @@ void NetStatus::ping(const std::string& nic, const Peer& but_for) const {
   }
 }
 
-void NetStatus::on_verdict(Peer& peer, const Verdict& verdict) {
+void NetStatus::hear(Peer& peer, const Verdict& verdict) {
   const JobMap& job = peer.job().engine().job();
   const uint32_t own = job.host_of(job.self());
   LinkVerdict heard;
@@ -225,6 +246,10 @@ void NetStatus::on_verdict(Peer& peer, const Verdict& verdict) {
   heard.over = is_over(link_of(peer), nic, own_first ? second : first, their_info(peer));
   faults_.on_verdict(heard, engine_.clock().now());
   if (pair && !nic.empty()) ping(nic, peer);
+}
+
+void NetStatus::on_verdict(Peer& peer, const Verdict& verdict) {
+  without_memory_go_on([&] { hear(peer, verdict); });
 }
 
 void NetStatus::on_path_up(Peer& peer, const PathEvent& event) {
@@ -279,6 +304,7 @@ void NetStatus::write_links(JsonWriter& out, const std::vector<Peer*>& peers) co
     }
     out.begin_object()
         .field("peer", number_of(i))
+        .field("link", comm_text(peer.link_number()))
         .field("host", host_of(peer))
         .field("pid", uint64_t{their_info(peer).pid})
         .field("connections", uint64_t{peer.connections()})
@@ -319,7 +345,7 @@ void NetStatus::write_faults(JsonWriter& out, size_t count_max) const {
 }
 
 std::optional<std::string> NetStatus::job_status() {
-  const std::vector<Peer*> peers = peers_();
+  const std::vector<Peer*> peers = sorted_peers();
   const Totals totals = sum_up(peers, engine_.clock().now());
   const TimeNs uptime = engine_.clock().now() - started_at_;
   JsonWriter out;
@@ -362,7 +388,7 @@ std::optional<std::string> NetStatus::job_status() {
 }
 
 std::string NetStatus::status_report() {
-  const std::vector<Peer*> peers = peers_();
+  const std::vector<Peer*> peers = sorted_peers();
   const Clock& clock = engine_.clock();
   const Totals totals = sum_up(peers, clock.now());
   JsonWriter out;

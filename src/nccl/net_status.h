@@ -65,7 +65,9 @@ class NetStatus final : public StatusSource, public PeerWatcher, private Handler
   Rank self() const override;
   void on_exception(const std::exception&) noexcept override { server_->drop_clients(); }
 
+  void hear(Peer& peer, const Verdict& verdict);
   std::string host_of(Peer& peer) const;
+  std::vector<Peer*> sorted_peers() const;
   NicReach reach(const std::string& nic) const;
   void ping(const std::string& nic, const Peer& but_for) const;
   void write_identity(JsonWriter& out, const std::vector<Peer*>& peers) const;

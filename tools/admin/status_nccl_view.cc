@@ -101,9 +101,11 @@ bool is_nccl(const json& answer) {
 }
 
 std::string nccl_text(const json& process) {
+  // A fault is told some seconds after its paths are lost.
   const bool sound = list_of(member_of(process), "troubles").empty();
+  const bool waits = !sound && list_of(process, "verdicts").empty();
   return title(process) + "\n" + own_nics_text(process) + "\n" + links_text(process) +
-         lost_text(process) + "\n" + verdicts_text(process, sound);
+         lost_text(process) + "\n" + (waits ? "no verdict so far\n" : verdicts_text(process, true));
 }
 
 }  // namespace r2ccl::tools

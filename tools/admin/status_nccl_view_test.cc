@@ -10,10 +10,13 @@ namespace {
 using nlohmann::json;
 
 json link(int peer, const std::string& host, int pid) {
-  return {{"peer", peer},    {"host", host},       {"pid", pid},         {"connections", 4},
-          {"usable", true},  {"paths_up", 2},      {"paths_suspect", 0}, {"paths_proving", 0},
-          {"paths_down", 0}, {"paths_drained", 0}, {"verdicts", 0},      {"tx_bytes", 1'000'000},
-          {"rx_bytes", 0}};
+  return {{"peer", peer},          {"link", std::to_string(pid)},
+          {"host", host},          {"pid", pid},
+          {"connections", 4},      {"usable", true},
+          {"paths_up", 2},         {"paths_suspect", 0},
+          {"paths_proving", 0},    {"paths_down", 0},
+          {"paths_drained", 0},    {"verdicts", 0},
+          {"tx_bytes", 1'000'000}, {"rx_bytes", 0}};
 }
 
 json nic(const std::string& name) {
@@ -70,10 +73,12 @@ TEST(StatusNcclView, HasRatesOfNicsAndLinks) {
   later["members"][0]["uptime_ms"] = 6000;
   later["members"][0]["nics"][0]["tx_bytes"] = 5'000'000;
   later["links"][1]["tx_bytes"] = 2'500'000;
+  later["links"].insert(later["links"].begin(), link(1, "h0", 40));
   add_rates(process(), &later);
   EXPECT_EQ(later["members"][0]["nics"][0]["tx_MBps"], 3);
-  EXPECT_EQ(later["links"][0]["tx_MBps"], 0);
-  EXPECT_EQ(later["links"][1]["tx_MBps"], 1.5);
+  EXPECT_FALSE(later["links"][0].contains("tx_MBps")) << "it was not there before";
+  EXPECT_EQ(later["links"][1]["tx_MBps"], 0);
+  EXPECT_EQ(later["links"][2]["tx_MBps"], 1.5);
 }
 
 TEST(StatusNcclView, ShowsLostPathsWithTheProcessAtTheOtherEndAndFaults) {
@@ -119,6 +124,19 @@ TEST(StatusNcclView, ShowsAProcessThatKnowsNoRankAndHasNoLink) {
   EXPECT_EQ(text.find("rank"), std::string::npos) << text;
   EXPECT_NE(text.find("linked with 0 processes"), std::string::npos) << text;
   EXPECT_NE(text.find("no secret: its start was open to strangers"), std::string::npos) << text;
+}
+
+TEST(StatusNcclView, NamesTheProcessesOfPaths) {
+  const json report = {
+      {"kind", "nccl"},
+      {"rank", nullptr},
+      {"host", "h0"},
+      {"pid", 41},
+      {"paths",
+       {{{"peer", 1}, {"peer_host", "h1"}, {"peer_pid", 42}, {"nic", "nic0"}, {"state", "up"}}}}};
+  const std::string text = paths_text(report);
+  EXPECT_EQ(text.find("paths of this process (h0, pid 41):\nto process  NIC "), 0u) << text;
+  EXPECT_NE(text.find("\n42 on h1    nic0 "), std::string::npos) << text;
 }
 
 // Any process of the user may answer.

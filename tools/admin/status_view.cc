@@ -303,7 +303,7 @@ void add_rates(const json& before, json* job) {
     add_list_rates(*earlier, ms, "nics", "name", &member);
     add_list_rates(*earlier, ms, "relays", "peer", &member);
     // An NCCL process is the only member of its answer.
-    add_list_rates(before, ms, "links", "peer", job);
+    add_list_rates(before, ms, "links", "link", job);
   }
 }
 
@@ -330,12 +330,15 @@ std::string job_text(const json& job, bool whole) {
 }
 
 std::string paths_text(const json& report) {
-  std::vector<TextRow> rows = {{"to rank", "NIC", "remote", "state", "for", "rate MB/s", "delay ms",
-                                "loss %", "control ms", "tx MB", "rx MB", "downs", "last one",
-                                "why", "last attempt"}};
+  const bool nccl = is_nccl(report);
+  std::vector<TextRow> rows = {{nccl ? "to process" : "to rank", "NIC", "remote", "state", "for",
+                                "rate MB/s", "delay ms", "loss %", "control ms", "tx MB", "rx MB",
+                                "downs", "last one", "why", "last attempt"}};
   for (const json& path : list_of(report, "paths")) {
-    rows.push_back({count_text(path, "peer"), text_of(path, "nic"), text_of(path, "remote"),
-                    text_of(path, "state"), duration_text(number_of(path, "state_ms")),
+    rows.push_back({nccl ? count_text(path, "peer_pid") + " on " + text_of(path, "peer_host")
+                         : count_text(path, "peer"),
+                    text_of(path, "nic"), text_of(path, "remote"), text_of(path, "state"),
+                    duration_text(number_of(path, "state_ms")),
                     number_text(number_of(path, "rate_MBps"), 1),
                     number_text(number_of(path, "base_delay_ms"), 2), loss_text(path),
                     number_text(number_of(path, "lane_rtt_ms"), 2),
@@ -343,8 +346,9 @@ std::string paths_text(const json& report) {
                     number_text(number_of(path, "rx_bytes") / 1e6, 1), count_text(path, "downs"),
                     text_of(path, "down_at"), text_of(path, "down_why"), text_of(path, "attempt")});
   }
-  return "paths of rank " + count_text(report, "rank") + " (" + text_of(report, "host") + ", pid " +
-         count_text(report, "pid") + "):\n" + layout(rows);
+  const std::string who = nccl ? "this process" : "rank " + count_text(report, "rank");
+  return "paths of " + who + " (" + text_of(report, "host") + ", pid " + count_text(report, "pid") +
+         "):\n" + layout(rows);
 }
 
 // dump() throws on a text that is not UTF-8, unless an error handler is given.
