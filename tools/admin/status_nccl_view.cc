@@ -1,5 +1,6 @@
 #include "tools/admin/status_nccl_view.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "tools/admin/json_fields.h"
@@ -88,7 +89,13 @@ std::string lost_text(const json& process) {
                     text_of(trouble, "peer_nic"), state,
                     duration_text(number_of(trouble, "since_ms")), cause_text(trouble), next});
   }
-  if (rows.size() == 1) return "all paths are up\n";
+  if (rows.size() == 1) {
+    const json& nics = list_of(member, "nics");
+    const bool drained = std::any_of(nics.begin(), nics.end(), [](const json& nic) {
+      return number_of(nic, "paths_drained") > 0;
+    });
+    return drained ? "all other paths are up\n" : "all paths are up\n";
+  }
   std::string text = "paths that are not up:\n" + layout(rows);
   const double left_out = number_of(member, "troubles_left_out");
   return left_out > 0 ? text + "and " + number_text(left_out, 0) + " more\n" : text;
