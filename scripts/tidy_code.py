@@ -23,7 +23,7 @@ LARGE_CLASSES = {
     "src/runtime/link/link_paths.h": {"LinkPaths"},
     "src/runtime/link/path.h": {"Path"},
     "src/runtime/point_to_point/tagged_messages.h": {"TaggedMessages"},
-    "src/runtime/rank_health.h": {"PathInfo"},
+    "src/runtime/admin/link_health.h": {"PathInfo"},
     "src/runtime/rank_runtime.h": {"RankRuntime"},
     "src/runtime/views/rank_views.h": {"RankViews"},
     "src/sim/cluster/conditions.h": {"Outcome"},

@@ -97,6 +97,7 @@ Net::~Net() {
     parted_.clear();
     peers_.clear();
     server_.reset();
+    operator_.reset();
     reactor_.reset();
   });
 }
@@ -104,9 +105,22 @@ Net::~Net() {
 Status Net::start() {
   JobIdentity meeting = identity_;
   R2CCL_RETURN_IF_ERROR(mix_in_secret(secret_, &meeting));
+  auto info = describe_self(options_);
+  if (!info.ok()) return info.status();
+  NetIdentity identity;
+  identity.id = ByteReader(identity_.id).get<uint64_t>();
+  identity.info = std::move(info).value();
+  identity.rank =
+      find_launched_rank([](const char* name) -> const char* { return std::getenv(name); });
+  identity.authenticated = !secret_.empty();
+  std::vector<std::string> nics;
+  for (const Device& device : devices_) nics.push_back(device.name);
   Status opened;
   driver_.thread()->call([&] {
     ProcessEngine& engine = driver_.engine();
+    operator_ = std::make_unique<NetStatus>(std::move(identity), engine, drains_, std::move(nics),
+                                            [this] { return started_peers(); });
+    if (options_.config.status) operator_->open(options_.config.runtime_dir);
     reactor_ = std::make_unique<Reactor>(engine.reactor(), static_cast<HandlerOwner&>(*this));
     server_ =
         std::make_unique<MeetingServer>(*reactor_, engine.transport(), driver_.clock(),
@@ -115,6 +129,25 @@ Status Net::start() {
     opened = server_->open(endpoints_);
   });
   return opened;
+}
+
+std::vector<Peer*> Net::started_peers() const {
+  std::vector<Peer*> started;
+  const auto add = [&](Peer& peer) {
+    if (peer.started() && !peer.job().engine().halted()) started.push_back(&peer);
+  };
+  for (const auto& [key, peer] : peers_) add(*peer);
+  for (const auto& peer : parted_) add(*peer);
+  return started;
+}
+
+std::vector<Fault> Net::faults() {
+  std::vector<Fault> faults;
+  driver_.thread()->call([&] {
+    const auto& all = operator_->faults().faults();
+    faults.assign(all.begin(), all.end());
+  });
+  return faults;
 }
 
 Result<uint32_t> Net::listen(std::span<std::byte, kHandleBytes> out) {
@@ -238,9 +271,9 @@ Result<Peer*> Net::make_peer(const PeerKey& key, uint64_t link) {
   auto info = describe_self(options_);
   if (!info.ok()) return info.status();
   const bool first = key.process == identity_.id ? key.asked_by_self : identity_.id < key.process;
-  const JobOptions job{rank_options(options_).engine, !secret_.empty(), &drains_};
+  const JobOptions job{rank_options(options_).engine, !secret_.empty(), &drains_, false};
   auto peer = std::make_unique<Peer>(driver_, Rank(first ? 0 : 1), job, link,
-                                     std::move(info).value(), warn_);
+                                     std::move(info).value(), warn_, *operator_);
   R2CCL_RETURN_IF_ERROR(peer->open());
   return (peers_[key] = std::move(peer)).get();
 }
@@ -376,6 +409,7 @@ void Net::part_from(const PeerKey& key) {
 void Net::progress() {
   const TimeNs now = driver_.clock().now();
   server_->progress(now);
+  operator_->progress(now);
   for (auto& [number, connect] : connects_) progress(connect, now);
   forget_old(now);
   const auto over = [](const auto& peer) { return peer->over(); };
@@ -410,12 +444,17 @@ void Net::forget_old(TimeNs now) {
 
 void Net::drop_ended_peers() {
   drops_ = false;
-  std::erase_if(parted_, [](const auto& peer) { return peer->over(); });
-  std::erase_if(peers_, [](const auto& each) { return each.second->over(); });
+  const auto over = [this](const auto& peer) {
+    if (!peer->over()) return false;
+    operator_->on_link_end(peer->link_number());
+    return true;
+  };
+  std::erase_if(parted_, over);
+  std::erase_if(peers_, [&](const auto& each) { return over(each.second); });
 }
 
 TimeNs Net::next_timeout() {
-  TimeNs next = server_->next_timeout();
+  TimeNs next = std::min(server_->next_timeout(), operator_->next_timeout());
   for (const auto& [number, connect] : connects_) {
     next = std::min(next, connect.client->next_timeout());
   }
@@ -423,11 +462,11 @@ TimeNs Net::next_timeout() {
 }
 
 void Net::on_exception(const std::exception& error) noexcept {
-  for (const auto& [key, peer] : peers_) peer->fail_by_exception(error);
-  for (const auto& peer : parted_) peer->fail_by_exception(error);
+  for (const auto& [key, peer] : peers_) peer->job().fail_by_exception(error);
+  for (const auto& peer : parted_) peer->job().fail_by_exception(error);
 }
 
-void Net::flush() {
+void Net::flush(bool last) {
   if (getpid() != process_) return;  // a forked child has no part in the links
   const auto settled = [this] {
     const auto test = [](const auto& peer) { return peer->settled(); };
@@ -436,6 +475,7 @@ void Net::flush() {
                peers_, test, [](auto& e) -> auto& { return e.second; });
   };
   (void)driver_.thread()->wait_until(settled, kFlushMax);
+  if (last) driver_.thread()->call([this] { operator_->close(); });
 }
 
 }  // namespace r2ccl::nccl

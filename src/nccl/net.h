@@ -20,6 +20,7 @@
 #include "nccl/listen_handle.h"
 #include "nccl/meeting_client.h"
 #include "nccl/meeting_server.h"
+#include "nccl/net_status.h"
 #include "nccl/peer.h"
 #include "nccl/wire_end.h"
 #include "runtime/admin/drain_registry.h"
@@ -62,9 +63,11 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   Result<Comm*> connect(std::span<std::byte, kHandleBytes> handle);
   Result<Comm*> accept(uint32_t listener);
   void close(Comm* comm);
+  // Returns the faults of its links so far, for tests.
+  std::vector<Fault> faults();
   // Waits until the other processes know of the links that have ended, for a bounded time: the
-  // process may end next.
-  void flush();
+  // process may end next. `last`: it does, so its status socket goes, too.
+  void flush(bool last = false);
 
  private:
   // A process that connects to itself has both ends of a link.
@@ -93,6 +96,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transport> transport,
       const std::vector<Nic>& nics, Warn warn);
   Status start();
+  std::vector<Peer*> started_peers() const;
   Result<uint64_t> begin_connect(ListenHandle handle);
   void progress(Connect& connect, TimeNs now);
   // Takes back an attempt that NCCL does not get the connection of.
@@ -137,6 +141,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
 
   // The driving thread's.
   std::unique_ptr<Reactor> reactor_;
+  std::unique_ptr<NetStatus> operator_;
   std::unique_ptr<MeetingServer> server_;
   std::map<PeerKey, std::unique_ptr<Peer>> peers_;
   std::vector<std::unique_ptr<Peer>> parted_;  // their links are about to end

@@ -19,13 +19,14 @@ constexpr size_t kConnectionsMax = limits::kChannelsMax - 64;
 }  // namespace
 
 Peer::Peer(ProcessDriver& driver, Rank self, const JobOptions& options, uint64_t link, RankInfo own,
-           Warn warn)
+           Warn warn, PeerWatcher& watcher)
     : driver_(driver),
       self_(self),
       other_(1 - self.value()),
       link_number_(link),
       own_(std::move(own)),
       warn_(std::move(warn)),
+      watcher_(watcher),
       job_(driver.engine(), self, options),
       next_number_(static_cast<uint32_t>(self.value())) {
   own_.rank = self;
@@ -62,21 +63,24 @@ Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& tok
   R2CCL_RETURN_IF_ERROR(check_reachable(met.rank_table));
   name_ = "process " + std::to_string(theirs.pid) + " of host " + theirs.host_name;
   R2CCL_RETURN_IF_ERROR(job_.start(std::move(met)));
+  job_.drains().take_over();
   link_number_ = link;
   token_ = token;
+  started_at_ = driver_.clock().now();
   started_ = true;
   return {};
 }
 
 bool Peer::usable() const {
   if (!started_) return true;
-  return !leaving_ && !failed_ && !link()->peer_said_goodbye() && !link()->peer_ended();
+  const Link& link = *job_.engine().link(other_);
+  return !leaving_ && !failed_ && !link.peer_said_goodbye() && !link.peer_ended();
 }
 
 Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
   R2CCL_CHECK(started_ && !leaving_);
   // Ends that are closed here have channels until they are closed at the other end, too.
-  if (link()->channel_count() >= kConnectionsMax) {
+  if (link_of(*this).channel_count() >= kConnectionsMax) {
     return Status(Code::invalid_usage, "two processes have at most " +
                                            std::to_string(kConnectionsMax) +
                                            " connections with each other");
@@ -88,7 +92,7 @@ Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
     return Status(Code::remote, name_ + " uses the number of a connection twice");
   }
   if (usable()) {
-    end->open(*link(), other_);
+    end->open(link_of(*this), other_);
   } else {
     end->fail(kRemoteError);
   }
@@ -114,14 +118,14 @@ void Peer::finish(std::unique_ptr<WireEnd> end) {
   end->cut();
   job_.parts().close(end->context());
   if (ended_there_.erase(end->context()) > 0) job_.parts().forget(end->context(), other_);
-  if (link()->peer_ended()) return;
-  link()->send_notice(make_notice(NoticeKind::ended, 0, {}, end->context()));
+  if (link_of(*this).peer_ended()) return;
+  link_of(*this).send_notice(make_notice(NoticeKind::ended, 0, {}, end->context()));
 }
 
 void Peer::progress(TimeNs) {
   if (!started_) return;
   for (size_t i = 0; i < closing_.size();) {
-    if (!link()->peer_ended() && !link()->idle(closing_[i]->context())) {
+    if (!link_of(*this).peer_ended() && !link_of(*this).idle(closing_[i]->context())) {
       ++i;
       continue;
     }
@@ -131,7 +135,7 @@ void Peer::progress(TimeNs) {
   }
   if (leaving_ || !idle()) return;
   leaving_ = true;
-  if (!link()->peer_ended()) link()->begin_goodbye();
+  if (!link_of(*this).peer_ended()) link_of(*this).begin_goodbye();
 }
 
 void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>) {
@@ -139,6 +143,14 @@ void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>)
   if (job_.parts().is_closed(notice.context)) return job_.parts().forget(notice.context, other_);
   // It may come before this end is open.
   if (ended_there_.size() < limits::kChannelsMax) ended_there_.insert(notice.context);
+}
+
+void Peer::on_path_event(const PathEvent& event) {
+  if (event.to == PathPhase::up) watcher_.on_path_up(*this, event);
+}
+
+void Peer::on_verdict(size_t place) {
+  watcher_.on_verdict(*this, job_.fault_reporter().verdicts()[place]);
 }
 
 void Peer::on_peer_end(Rank, PeerEnd end, const std::string& why) {
@@ -185,11 +197,11 @@ bool Peer::over() const {
   // A job that has halted gives its parts no passes, and moves no bytes.
   if (job_.engine().halted()) return ends_.empty() && holds_ == 0;
   if (!started_) return idle();
-  return leaving_ && link()->goodbye_done();
+  return leaving_ && job_.engine().link(other_)->goodbye_done();
 }
 
 bool Peer::settled() const {
-  return over() || !idle() || (leaving_ && link()->goodbye_told());
+  return over() || !idle() || (leaving_ && job_.engine().link(other_)->goodbye_told());
 }
 
 }  // namespace r2ccl::nccl

@@ -28,11 +28,22 @@ namespace r2ccl::nccl {
 // Tells NCCL's user of an error; printed at NCCL's level WARN.
 using Warn = std::function<void(const std::string& text)>;
 
+class Peer;
+
+// Hears of the health of the links.
+class PeerWatcher {
+ public:
+  virtual ~PeerWatcher() = default;
+  virtual void on_verdict(Peer& peer, const Verdict& verdict) = 0;
+  virtual void on_path_up(Peer& peer, const PathEvent& event) = 0;
+};
+
 class Peer final : private JobPart {
  public:
-  // `self`: 0 or 1, the other process has the other number. `link`: a random number.
+  // `self`: 0 or 1, the other process has the other number. `link`: a random number. All references
+  // must outlive this.
   Peer(ProcessDriver& driver, Rank self, const JobOptions& options, uint64_t link, RankInfo own,
-       Warn warn);
+       Warn warn, PeerWatcher& watcher);
   ~Peer() override;
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
@@ -48,7 +59,6 @@ class Peer final : private JobPart {
   Status start(uint64_t link, const RankInfo& theirs, const LockedBytes& token);
   bool started() const { return started_; }
   const LockedBytes& token() const { return token_; }
-  const std::string& name() const { return name_; }
 
   // Returns the number of a new connection that the other process has asked for: those of both
   // processes differ.
@@ -62,17 +72,18 @@ class Peer final : private JobPart {
   void hold() { ++holds_; }
   void release() { --holds_; }
 
+  Job& job() { return job_; }
+  size_t connections() const { return ends_.size(); }
+  TimeNs started_at() const { return started_at_; }
+
   // Returns whether new connections may use the link, or the one that it will have.
   bool usable() const;
-  void fail_by_exception(const std::exception& error) noexcept { job_.fail_by_exception(error); }
   // Legal to destroy: the other process knows that this one has left.
   bool over() const;
   // Returns whether the other process knows everything that this one has to tell it at its end.
   bool settled() const;
 
  private:
-  Link* link() { return job_.engine().link(other_); }
-  const Link* link() const { return const_cast<Job&>(job_).engine().link(other_); }
   bool idle() const { return ends_.empty() && closing_.empty() && holds_ == 0; }
   void finish(std::unique_ptr<WireEnd> end);
   void fail(const std::string& why, bool harmless = false);
@@ -86,6 +97,8 @@ class Peer final : private JobPart {
   bool leaving() const override { return leaving_; }
   bool failed() const override { return failed_; }
   void on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) override;
+  void on_path_event(const PathEvent& event) override;
+  void on_verdict(size_t place) override;
   void on_peer_end(Rank rank, PeerEnd end, const std::string& why) override;
   void on_contradiction(Rank rank, const std::string& why) override;
   void on_bad_memory(const BadMemory& bad) override;
@@ -98,6 +111,7 @@ class Peer final : private JobPart {
   uint64_t link_number_;
   RankInfo own_;
   const Warn warn_;
+  PeerWatcher& watcher_;
   Job job_;
   LockedBytes token_;
   std::string name_;
@@ -106,9 +120,25 @@ class Peer final : private JobPart {
   std::set<ContextId> ended_there_;                // connections that are not closed here
   uint32_t next_number_;
   size_t holds_ = 0;
+  TimeNs started_at_ = 0;
   bool started_ = false;
   bool leaving_ = false;
   bool failed_ = false;
 };
+
+// These require a peer that has started.
+inline Rank other_end(Peer& peer) {
+  return Rank(1 - peer.job().self().value());
+}
+inline const RankInfo& their_info(Peer& peer) {
+  return peer.job().engine().job().info(other_end(peer));
+}
+inline Link& link_of(Peer& peer) {
+  return *peer.job().engine().link(other_end(peer));
+}
+// Returns whether the two processes share a host.
+inline bool within_host(Peer& peer) {
+  return peer.job().engine().job().hosts() == 1;
+}
 
 }  // namespace r2ccl::nccl

@@ -26,9 +26,10 @@ Status Job::start(MetJob met) {
   R2CCL_RETURN_IF_ERROR(engine_.start(self_, std::move(met), *this));
   const Clock& clock = process_.clock();
   idle_nics_from_ = clock.now() + kIdleNicsAfter;
-  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock, [this](size_t place) {
+  const auto made = [this](size_t place) {
     for (JobPart* part : parts_.all()) part->on_verdict(place);
-  });
+  };
+  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock, made, options_.logs_verdicts);
   drains_ = std::make_unique<Drains>(engine_, clock, options_.drain_registry);
   return {};
 }

@@ -30,6 +30,7 @@ struct JobOptions {
   EngineOptions engine;
   bool authenticated = false;               // its processes have proved that they have a secret
   DrainRegistry* drain_registry = nullptr;  // the process's; must outlive the job
+  bool logs_verdicts = true;                // else one of its parts tells them
 };
 
 class Job final : private EngineObserver, private ProcessEngine::Member {

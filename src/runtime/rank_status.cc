@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "protocol/wire/byte_io.h"
 #include "runtime/admin/ask_by_notice.h"
+#include "runtime/admin/link_totals.h"
 #include "runtime/link/notice.h"
 #include "runtime/rank_report.h"
 
@@ -19,56 +20,6 @@ constexpr size_t kVerdictsTold = 10;
 
 uint32_t bounded_count(uint64_t count) {
   return static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
-}
-
-void add_path(RankSummary::Line& line, const Path& path) {
-  line.sent += path.total_bytes_sent();
-  line.received += path.total_bytes_received();
-  if (path.at_rest()) {
-    ++line.paths_drained;
-    return;
-  }
-  const TimeNs base = path.model.base_delay();
-  const TimeNs delay = (base != 0 ? base : path.health.round_trip) / kMicrosecond;
-  switch (path.state.phase()) {
-    case PathPhase::up:
-      ++line.paths_up;
-      if (delay > 0 && (line.delay_us == 0 || delay < line.delay_us)) {
-        line.delay_us = static_cast<uint32_t>(std::min<TimeNs>(delay, UINT32_MAX));
-      }
-      break;
-    case PathPhase::suspect:
-      ++line.paths_suspect;
-      break;
-    case PathPhase::validating:
-      ++line.paths_validating;
-      break;
-    case PathPhase::down:
-      ++line.paths_down;
-      break;
-  }
-}
-
-RankSummary::Trouble trouble_of(Rank peer, const Link& link, const Path& path, TimeNs started,
-                                TimeNs now) {
-  const Path::History& history = path.history;
-  const bool connected = path.state.connected();
-  const TimeNs down_at = history.downs > 0 ? history.down_at : started;
-  RankSummary::Trouble trouble;
-  trouble.peer = peer;
-  trouble.nic = path.spec.is_shm() ? kShmNic : path.spec.local_nic;
-  trouble.peer_nic = path.spec.is_shm() ? kShmNic : path.spec.remote_nic;
-  trouble.phase = path.state.phase();
-  trouble.cause = history.cause;
-  trouble.peer_cause = history.peer_cause;
-  trouble.dials = link.opens_paths();
-  // A path that is being validated has not come back yet.
-  const bool since_down = path.state.phase() != PathPhase::suspect;
-  trouble.since_ms = bounded_ms(now - (since_down ? down_at : path.state.since()));
-  trouble.next_attempt_ms = connected ? 0 : bounded_ms(path.backoff.next_attempt() - now);
-  trouble.penalty_milli = static_cast<uint32_t>(std::min(1e9, path.backoff.penalty_at(now) * 1e3));
-  trouble.returns = static_cast<uint32_t>(std::min<uint64_t>(history.returns, UINT32_MAX));
-  return trouble;
 }
 
 // Returns a rank whose NIC has the address; kNoRank: none has.
@@ -144,46 +95,21 @@ void RankStatus::add_waits(RankSummary& summary) {
 void RankStatus::add_links(RankSummary& summary) {
   const TimeNs now = rank_.clock().now();
   ProgressEngine& engine = rank_.engine();
-  for (size_t i = 0; i < engine.nics().all().size(); ++i) {
-    const Nic& nic = engine.nics().all()[i];
-    RankSummary::Line& line = summary.nics.emplace_back();
-    line.nic = NicId(static_cast<uint16_t>(i));
-    line.up = nic.up && nic.carrier;
-    line.drained = engine.nics().drained().contains(line.nic);
-  }
-  if (rank_.knows_idle_nics(now)) {
-    for (const IdleNic& idle : find_idle_nics(engine)) {
-      summary.nics[idle.nic.value()].idle = idle.cause;
-    }
-  }
-  RankSummary::Line shm{.nic = kShmNic};
-  RankSummary::Line loopback{.nic = kNoNic};
-  std::vector<LossCount> losses(summary.nics.size());
+  LinkTotals totals(engine.nics());
   for (int32_t peer = 0; peer < rank_.options().rank_count; ++peer) {
     const Link* link = rank_.members().link(Rank(peer));
     if (link == nullptr) continue;
-    summary.hedged += link->hedged_bytes();
-    summary.retransmitted += link->retransmitted_bytes();
+    totals.add(Rank(peer), *link, rank_.started_at(), now);
     for (const auto& path : link->paths()) {
-      summary.corruptions += bounded_count(path->history.corruptions);
       if (path->spec.relay && path->state.connected()) {
         summary.relays.push_back(relay_of(engine, rank_.members(), Rank(peer), *path));
       }
-      if (path->spec.control_only || path->spec.relay || path->stands_by()) continue;
-      const NicId nic = path->spec.local_nic;
-      RankSummary::Line& within_host = path->spec.is_shm() ? shm : loopback;
-      add_path(nic == kNoNic ? within_host : summary.nics[nic.value()], *path);
-      if (nic != kNoNic) losses[nic.value()] += path->losses().count(now);
-      // The operator who took it away does not miss it.
-      if (path->state.usable() || path->drained || link->peer_ended()) continue;
-      summary.troubles.push_back(trouble_of(Rank(peer), *link, *path, rank_.started_at(), now));
     }
   }
-  for (size_t i = 0; i < losses.size(); ++i) summary.nics[i].loss_ppm = losses[i].ppm();
-  for (const RankSummary::Line& line : {shm, loopback}) {
-    const bool has_paths =
-        line.paths_up + line.paths_suspect + line.paths_validating + line.paths_down > 0;
-    if (has_paths) summary.nics.push_back(line);
+  totals.put_into(summary);
+  if (!rank_.knows_idle_nics(now)) return;
+  for (const IdleNic& idle : find_idle_nics(engine)) {
+    summary.nics[idle.nic.value()].idle = idle.cause;
   }
 }
 

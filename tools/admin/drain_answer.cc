@@ -11,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-std::string count_text(double count) {
+std::string whole_text(double count) {
   return std::to_string(static_cast<long long>(std::llround(count)));
 }
 
@@ -25,13 +25,20 @@ json tally_of(const json& rank) {
   return rank.is_object() ? rank.value("tally", json::object()) : json::object();
 }
 
+// An NCCL process has no rank here. `before`: of the fields that name it.
+std::string process_text(const json& rank, const std::string& before = "") {
+  return "process " + whole_text(number_of(rank, (before + "pid").c_str())) + " (" +
+         text_of(rank, (before + "host").c_str()) + ")";
+}
+
 std::string who(const json& rank) {
-  return "rank " + count_text(number_of(rank, "rank")) + " (" + text_of(rank, "host") + ")";
+  if (rank.is_object() && rank.contains("pid")) return process_text(rank);
+  return "rank " + whole_text(number_of(rank, "rank")) + " (" + text_of(rank, "host") + ")";
 }
 
 std::string peer_text(const json& tally) {
   const double peer = number_of(tally, "peer", -1);
-  return peer < 0 ? "" : ", one of them to rank " + count_text(peer);
+  return peer < 0 ? "" : ", one of them to rank " + whole_text(peer);
 }
 
 std::string no_answer_text(const json& rank) {
@@ -50,15 +57,15 @@ double unmarked(const json& tally) {
 
 std::string drain_obstacle(const json& tally) {
   if (unmarked(tally) > 0) {
-    return "has not taken " + count_text(unmarked(tally)) + " paths out of service yet" +
+    return "has not taken " + whole_text(unmarked(tally)) + " paths out of service yet" +
            peer_text(tally);
   }
   if (number_of(tally, "in_use") > 0) {
-    return "uses " + count_text(number_of(tally, "in_use")) +
+    return "uses " + whole_text(number_of(tally, "in_use")) +
            " paths all the same, because nothing else that is in service is up" + peer_text(tally);
   }
   if (number_of(tally, "busy") > 0) {
-    return "has chunks under way on " + count_text(number_of(tally, "busy")) + " paths" +
+    return "has chunks under way on " + whole_text(number_of(tally, "busy")) + " paths" +
            peer_text(tally);
   }
   return "";
@@ -66,7 +73,7 @@ std::string drain_obstacle(const json& tally) {
 
 std::string undo_obstacle(const json& tally) {
   const double marked = number_of(tally, "marked");
-  return marked > 0 ? "still rests " + count_text(marked) + " paths" : "";
+  return marked > 0 ? "still rests " + whole_text(marked) + " paths" : "";
 }
 
 }  // namespace
@@ -99,7 +106,9 @@ std::vector<std::string> drain_obstacles(const json& answer, bool undo) {
       lines.push_back(no_answer_text(rank));
       continue;
     }
-    const json tally = tally_of(rank);
+    json tally = tally_of(rank);
+    // The ends of a link of NCCL processes number each other for themselves.
+    if (rank.contains("pid") && tally.is_object()) tally.erase("peer");
     const std::string why = undo ? undo_obstacle(tally) : drain_obstacle(tally);
     if (!why.empty()) lines.push_back(who(rank) + " " + why);
   }
@@ -113,8 +122,9 @@ std::vector<std::string> drain_stranded(const json& answer) {
     const double stranded = number_of(tally, "stranded");
     if (stranded <= 0 || unmarked(tally) <= 0) continue;
     lines.push_back(who(rank) + " would have no other path in service to " +
-                    (stranded == 1 ? "rank " + count_text(number_of(tally, "stranded_peer"))
-                                   : count_text(stranded) + " ranks"));
+                    (rank.contains("peer_pid") ? process_text(rank, "peer_")
+                     : stranded == 1 ? "rank " + whole_text(number_of(tally, "stranded_peer"))
+                                     : whole_text(stranded) + " ranks"));
   }
   return lines;
 }

@@ -50,6 +50,19 @@ TEST(DrainAnswer, NamesEachObstacle) {
   EXPECT_EQ(lines[3].find("rank 3 (h3) gives no answer"), 0u);
 }
 
+TEST(DrainAnswer, NamesTheProcessesOfNccl) {
+  json it = answer();
+  for (json& each : it["ranks"]) {
+    each.update({{"pid", 41}, {"peer_host", "h7"}, {"peer_pid", 42}});
+  }
+  it["ranks"][0]["tally"].update({{"busy", 1}, {"peer", 1}});
+  it["ranks"][1]["tally"].update({{"marked", 0}, {"stranded", 1}, {"stranded_peer", 1}});
+  EXPECT_EQ(drain_obstacles(it, false)[0], "process 41 (h0) has chunks under way on 1 paths");
+  EXPECT_EQ(drain_stranded(it),
+            std::vector<std::string>{
+                "process 41 (h1) would have no other path in service to process 42 (h7)"});
+}
+
 TEST(DrainAnswer, WaitsInAnUndoForRanksThatStillHaveItDrained) {
   EXPECT_EQ(drain_obstacles(answer(), true).size(), 3u);
   EXPECT_EQ(drain_obstacles(answer(), true)[1], "rank 1 (h1) still rests 2 paths");

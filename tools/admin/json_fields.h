@@ -20,6 +20,12 @@ inline std::string text_of(const nlohmann::json& object, const char* field) {
   return found != object.end() && found->is_string() ? printable(found->get<std::string>()) : "";
 }
 
+// Returns false where the object has no such truth value.
+inline bool flag_of(const nlohmann::json& object, const char* field) {
+  const auto found = object.is_object() ? object.find(field) : object.end();
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
 // Returns the array, or an empty one where the object has no such array.
 inline const nlohmann::json& list_of(const nlohmann::json& object, const char* field) {
   static const nlohmann::json kEmpty = nlohmann::json::array();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/admin/json_fields.h"
+#include "tools/admin/status_nccl_view.h"
 #include "tools/common/metrics_text.h"
 #include "tools/common/parse.h"
 
@@ -38,6 +39,7 @@ constexpr MetricFamily kFamilies[] = {
     {"r2ccl_nic_speed_bytes_per_second", "The NIC's speed, as the kernel says."},
     {"r2ccl_nic_transmit_bytes_total", "Sent over data connections of the NIC.", true},
     {"r2ccl_nic_receive_bytes_total", "Received over data connections of the NIC.", true},
+    {"r2ccl_nccl_connections", "Connections of NCCL with the process, host:pid."},
     {"r2ccl_path_state", "Always 1; the label state has the path's present state."},
     {"r2ccl_path_state_seconds", "Time since the path's state began."},
     {"r2ccl_path_rate_bytes_per_second", "The path's measured delivery rate."},
@@ -137,8 +139,11 @@ MetricLabels with(MetricLabels labels, const MetricLabels& more) {
 }
 
 void add_path(MetricsText& out, const MetricLabels& rank, const json& path) {
+  // An NCCL process numbers its links anew for each answer.
+  const std::string process = text_of(path, "peer_host") + ":" + integer_text(path, "peer_pid");
+  const bool of_nccl = path.is_object() && path.contains("peer_pid");
   const MetricLabels labels = with(rank, {{"nic", text_of(path, "nic")},
-                                          {"peer", integer_text(path, "peer")},
+                                          {"peer", of_nccl ? process : integer_text(path, "peer")},
                                           {"peer_nic", text_of(path, "peer_nic")}});
   out.add("r2ccl_path_state", with(labels, {{"state", text_of(path, "state")}}), 1);
   if (value_of(path, "rate_measured") == 1) {
@@ -171,23 +176,27 @@ void add_verdicts(MetricsText& out, const MetricLabels& job, const json& report)
 
 void add_report(MetricsText& out, const MetricLabels& job, const MetricLabels& rank,
                 const json& report) {
-  out.add("r2ccl_rank_info",
-          with(rank, {{"host", text_of(report, "host")},
-                      {"pid", integer_text(report, "pid")},
-                      {"name", text_of(report, "name")},
-                      {"version", text_of(report, "version")}}),
-          1);
+  MetricLabels labels = with(rank, {{"host", text_of(report, "host")},
+                                    {"pid", integer_text(report, "pid")},
+                                    {"name", text_of(report, "name")},
+                                    {"version", text_of(report, "version")}});
+  if (is_nccl(report)) labels.emplace_back("kind", "nccl");
+  out.add("r2ccl_rank_info", labels, 1);
   out.add("r2ccl_rank_failed", rank, text_of(report, "error").empty() ? 0 : 1);
   add_measures(out, kRankMeasures, rank, report);
   double waits_ms = 0;
   for (const json& call : list_of(report, "in_flight")) {
     waits_ms = std::fmax(waits_ms, value_of(call, "ms"));
   }
-  out.add("r2ccl_call_wait_seconds", rank, waits_ms / 1e3);
+  if (!is_nccl(report)) out.add("r2ccl_call_wait_seconds", rank, waits_ms / 1e3);
   for (const json& nic : list_of(report, "nics")) {
     add_measures(out, kNicMeasures, with(rank, {{"nic", text_of(nic, "name")}}), nic);
   }
   for (const json& path : list_of(report, "paths")) add_path(out, rank, path);
+  for (const json& link : list_of(report, "links")) {
+    const std::string peer = text_of(link, "host") + ":" + integer_text(link, "pid");
+    out.add("r2ccl_nccl_connections", with(rank, {{"peer", peer}}), value_of(link, "connections"));
+  }
   add_verdicts(out, job, report);
 }
 
@@ -201,7 +210,9 @@ std::string metrics_of(std::span<const RankAnswer> answers) {
     const StatusSocketFile& file = answer.file;
     const MetricLabels job = {{"comm", comm_text(file.name.comm)},
                               {"uid", std::to_string(file.owner)}};
-    const MetricLabels rank = with(job, {{"rank", std::to_string(file.name.rank.value())}});
+    const int32_t number = file.name.rank.value();
+    const std::string known = number < 0 ? "" : std::to_string(number);
+    const MetricLabels rank = with(job, {{"rank", known}});
     out.add("r2ccl_rank_up", rank, answer.report.is_object() ? 1 : 0);
     if (answer.report.is_object()) add_report(out, job, rank, answer.report);
   }

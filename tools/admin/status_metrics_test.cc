@@ -45,6 +45,17 @@ json report() {
             verdict("nic0", "2026-01-02T03:04:01.000Z"), verdict("nic1", "yesterday")}}};
 }
 
+json nccl_report() {
+  json nccl = report();
+  nccl["kind"] = "nccl";
+  nccl["rank"] = nullptr;
+  nccl.erase("in_flight");
+  nccl.erase("operations");
+  nccl["paths"][0].update({{"peer_host", "h1"}, {"peer_pid", 78}});
+  nccl["links"] = {{{"peer", 1}, {"host", "h1"}, {"pid", 78}, {"connections", 6}}};
+  return nccl;
+}
+
 std::string metrics(const std::vector<RankAnswer>& answers) {
   return metrics_of(answers);
 }
@@ -111,6 +122,21 @@ TEST(StatusMetrics, TakeNothingFromFieldsOfAnotherType) {
   EXPECT_EQ(text.find("operations"), std::string::npos) << text;
   EXPECT_EQ(text.find("nic_transmit"), std::string::npos) << text;
   EXPECT_NE(text.find("nic=\"a\\\"?b\"} 3\n"), std::string::npos) << text;
+}
+
+TEST(StatusMetrics, OfAProcessOfNcclNameTheProcessesThatItIsLinkedWith) {
+  const std::string text = metrics({answer(-1, nccl_report())});
+  const std::string of_rank = R"({comm="00000000000000ab",uid="1000",rank="")";
+  for (const std::string& line :
+       {"r2ccl_rank_up" + of_rank + "} 1",
+        "r2ccl_nccl_connections" + of_rank + R"(,peer="h1:78"} 6)",
+        "r2ccl_path_state" + of_rank +
+            R"(,nic="nic0",peer="h1:78",peer_nic="nic1",state="up"} 1)"}) {
+    EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << "\n" << text;
+  }
+  EXPECT_NE(text.find(R"(version="0.1.0",kind="nccl"} 1)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("r2ccl_call_wait_seconds{"), std::string::npos) << text;
+  EXPECT_EQ(text.find("r2ccl_operations_total{"), std::string::npos) << text;
 }
 
 }  // namespace

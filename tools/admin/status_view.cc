@@ -1,15 +1,14 @@
 #include "tools/admin/status_view.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "tools/admin/json_fields.h"
-#include "tools/common/rank_report.h"
+#include "tools/admin/status_cells.h"
+#include "tools/admin/status_nccl_view.h"
 #include "tools/common/text_table.h"
 
 namespace r2ccl::tools {
@@ -20,54 +19,6 @@ namespace {
 
 // The number of healthy ranks that the view of a large job shows.
 constexpr int kHealthyShown = 32;
-
-bool flag_of(const json& object, const char* field) {
-  const auto found = object.is_object() ? object.find(field) : object.end();
-  return found != object.end() && found->is_boolean() && found->get<bool>();
-}
-
-std::string number_text(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-std::string count_text(const json& object, const char* field) {
-  return number_text(number_of(object, field), 0);
-}
-
-std::string duration_text(double ms) {
-  if (ms < 1e3) return number_text(ms, 0) + " ms";
-  if (ms < 60e3) return number_text(ms / 1e3, 1) + " s";
-  const double minutes = std::floor(ms / 60e3);
-  const double hours = std::floor(minutes / 60);
-  if (hours < 1) {
-    return number_text(minutes, 0) + " min " + number_text((ms - minutes * 60e3) / 1e3, 0) + " s";
-  }
-  return number_text(hours, 0) + " h " + number_text(minutes - hours * 60, 0) + " min";
-}
-
-double paths_of(const json& nic) {
-  return number_of(nic, "paths_up") + number_of(nic, "paths_drained") +
-         number_of(nic, "paths_suspect") + number_of(nic, "paths_proving") +
-         number_of(nic, "paths_down");
-}
-
-// The library may have to use one of the NIC's paths all the same.
-std::string drained_state(const json& nic) {
-  if (number_of(nic, "paths_up") > 0) return "drained, in use";
-  return flag_of(nic, "up") ? "drained" : "drained, no link";
-}
-
-std::string nic_state(const json& nic) {
-  if (flag_of(nic, "drained")) return drained_state(nic);
-  if (!flag_of(nic, "up")) return "DOWN";
-  if (paths_of(nic) == 0) return "idle";
-  const double drained = number_of(nic, "paths_drained");
-  if (drained == paths_of(nic)) return "at rest";
-  if (number_of(nic, "paths_up") == 0) return "CUT OFF";
-  return number_of(nic, "paths_up") + drained < paths_of(nic) ? "impaired" : "up";
-}
 
 bool answered(const json& member) {
   return text_of(member, "presence") == "answered";
@@ -85,14 +36,6 @@ bool has_drained_nic(const json& member) {
   const json& nics = list_of(member, "nics");
   return std::any_of(nics.begin(), nics.end(),
                      [](const json& nic) { return flag_of(nic, "drained"); });
-}
-
-std::string rate_text(const json& nic, const char* field) {
-  return nic.contains(field) ? number_text(number_of(nic, field), 1) : "-";
-}
-
-std::string loss_text(const json& object) {
-  return object.contains("loss_percent") ? number_text(number_of(object, "loss_percent"), 2) : "-";
 }
 
 // Returns the reason why there are no numbers.
@@ -118,24 +61,16 @@ void add_member(const json& member, std::vector<TextRow>* rows) {
     TextRow row = first ? head : TextRow{"", "", ""};
     row.push_back(first ? count_text(member, "operations") : "");
     first = false;
-    const double delay = number_of(nic, "delay_ms");
-    for (const std::string& cell :
-         {text_of(nic, "name"), nic_state(nic), rate_text(nic, "tx_MBps"),
-          rate_text(nic, "rx_MBps"), delay > 0 ? number_text(delay, 2) : std::string("-"),
-          loss_text(nic),
-          count_text(nic, "paths_up") + " of " + number_text(paths_of(nic), 0) +
-              (number_of(nic, "paths_drained") > 0
-                   ? ", " + count_text(nic, "paths_drained") + " drained"
-                   : std::string())}) {
-      row.push_back(cell);
-    }
+    const TextRow cells = nic_cells(nic);
+    row.insert(row.end(), cells.begin(), cells.end());
     rows->push_back(row);
   }
 }
 
 std::string members_text(const json& job, bool whole) {
-  std::vector<TextRow> rows = {{"rank", "host", "pid", "operations", "NIC", "state", "tx MB/s",
-                                "rx MB/s", "delay ms", "loss %", "paths up"}};
+  std::vector<TextRow> rows = {{"rank", "host", "pid", "operations"}};
+  const TextRow titles = nic_titles();
+  rows.front().insert(rows.front().end(), titles.begin(), titles.end());
   int shown = 0;
   int hidden = 0;
   for (const json& member : list_of(job, "members")) {
@@ -335,24 +270,6 @@ bool sound(const json& job) {
          });
 }
 
-std::string verdicts_text(const json& job) {
-  const json& verdicts = list_of(job, "verdicts");
-  if (verdicts.empty() && sound(job)) return "no faults so far\n";
-  if (verdicts.empty()) {
-    return "no NIC was found at fault so far; a loss of all NICs of a host at once is the fault of "
-           "the host, its process or its network\n";
-  }
-  std::string text = "last " + std::to_string(verdicts.size()) + " of " +
-                     count_text(job, "verdict_count") + " faults:\n";
-  for (const json& verdict : verdicts) {
-    if (!verdict.is_object()) continue;
-    for (const std::string& line : verdict_lines({json{{"verdicts", {verdict}}}.dump()})) {
-      text += text_of(verdict, "at") + "  " + printable(line) + "\n";
-    }
-  }
-  return text;
-}
-
 // Sets the rates of a NIC or a relay path from its bytes and those of `ms` before.
 void add_rate(const json& before, double ms, json* entry) {
   (*entry)["tx_MBps"] = (number_of(*entry, "tx_bytes") - number_of(before, "tx_bytes")) / ms / 1e3;
@@ -385,10 +302,13 @@ void add_rates(const json& before, json* job) {
     if (ms <= 0) continue;
     add_list_rates(*earlier, ms, "nics", "name", &member);
     add_list_rates(*earlier, ms, "relays", "peer", &member);
+    // An NCCL process is the only member of its answer.
+    add_list_rates(before, ms, "links", "link", job);
   }
 }
 
 std::string job_text(const json& job, bool whole) {
+  if (is_nccl(job)) return nccl_text(job);
   const auto several = [](double count, const std::string& thing) {
     return number_text(count, 0) + " " + thing + (count == 1 ? "" : "s");
   };
@@ -405,16 +325,20 @@ std::string job_text(const json& job, bool whole) {
   const json view = found == job.end() ? json() : *found;
   if (!list_of(view, "rates").empty()) text += "plans follow: " + text_of(view, "words") + "\n";
   return text + "\n" + members_text(job, whole) + "\n" + calls_text(job) + relays_text(job) +
-         troubles_text(job) + idle_text(job) + "\n" + counts_text(job) + verdicts_text(job);
+         troubles_text(job) + idle_text(job) + "\n" + counts_text(job) +
+         verdicts_text(job, sound(job));
 }
 
 std::string paths_text(const json& report) {
-  std::vector<TextRow> rows = {{"to rank", "NIC", "remote", "state", "for", "rate MB/s", "delay ms",
-                                "loss %", "control ms", "tx MB", "rx MB", "downs", "last one",
-                                "why", "last attempt"}};
+  const bool nccl = is_nccl(report);
+  std::vector<TextRow> rows = {{nccl ? "to process" : "to rank", "NIC", "remote", "state", "for",
+                                "rate MB/s", "delay ms", "loss %", "control ms", "tx MB", "rx MB",
+                                "downs", "last one", "why", "last attempt"}};
   for (const json& path : list_of(report, "paths")) {
-    rows.push_back({count_text(path, "peer"), text_of(path, "nic"), text_of(path, "remote"),
-                    text_of(path, "state"), duration_text(number_of(path, "state_ms")),
+    rows.push_back({nccl ? count_text(path, "peer_pid") + " on " + text_of(path, "peer_host")
+                         : count_text(path, "peer"),
+                    text_of(path, "nic"), text_of(path, "remote"), text_of(path, "state"),
+                    duration_text(number_of(path, "state_ms")),
                     number_text(number_of(path, "rate_MBps"), 1),
                     number_text(number_of(path, "base_delay_ms"), 2), loss_text(path),
                     number_text(number_of(path, "lane_rtt_ms"), 2),
@@ -422,8 +346,9 @@ std::string paths_text(const json& report) {
                     number_text(number_of(path, "rx_bytes") / 1e6, 1), count_text(path, "downs"),
                     text_of(path, "down_at"), text_of(path, "down_why"), text_of(path, "attempt")});
   }
-  return "paths of rank " + count_text(report, "rank") + " (" + text_of(report, "host") + ", pid " +
-         count_text(report, "pid") + "):\n" + layout(rows);
+  const std::string who = nccl ? "this process" : "rank " + count_text(report, "rank");
+  return "paths of " + who + " (" + text_of(report, "host") + ", pid " + count_text(report, "pid") +
+         "):\n" + layout(rows);
 }
 
 // dump() throws on a text that is not UTF-8, unless an error handler is given.

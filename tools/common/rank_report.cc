@@ -15,6 +15,8 @@ std::string subject_of(const Json& verdict) {
   const std::string host = "host " + report_text(verdict, "host");
   const std::string nic = report_text(verdict, "nic");
   if (scope == "rail") return "rail of all hosts' nic " + nic;
+  const std::string pid = report_text(verdict, "pid");  // of an NCCL process
+  if (scope == "process" && !pid.empty()) return host + " process " + pid;
   if (scope == "process") return host + " process of rank " + report_text(verdict, "process");
   const std::string end = end_of(report_text(verdict, "host"), nic);
   if (scope != "pair") return end;
@@ -54,11 +56,15 @@ Json merged_verdicts(const std::vector<Json>& reports) {
                                      "peer_host",   "peer_nic",     "process",        "kind",
                                      "detected_ms", "loss_percent", "replayed_bytes", "stall_ms",
                                      "at"};
+  constexpr const char* kNcclFields[] = {"missed_by", "pid", "repaired_at"};
   Json merged = Json::array();
   for (const Json& report : reports) {
     for (const Json& verdict : report_array(report, "verdicts")) {
       Json entry = Json::object();
       for (const char* field : kFields) entry[field] = verdict.value(field, Json());
+      for (const char* field : kNcclFields) {
+        if (verdict.contains(field)) entry[field] = verdict[field];
+      }
       if (std::find(merged.begin(), merged.end(), entry) == merged.end()) merged.push_back(entry);
     }
   }
@@ -76,6 +82,10 @@ std::vector<std::string> verdict_lines(const std::vector<std::string>& reports) 
     if (!detected.empty()) line += ", detected in " + detected + " ms";
     line += ", stall " + report_text(verdict, "stall_ms") + " ms, " +
             report_text(verdict, "replayed_bytes") + " bytes replayed";
+    const uint64_t missed_by = report_number(verdict, "missed_by");
+    if (missed_by > 0) line += ", missed by " + std::to_string(missed_by) + " hosts";
+    const std::string repaired = report_text(verdict, "repaired_at");
+    if (!repaired.empty()) line += ", works again since " + repaired;
     lines.push_back(line);
   }
   return lines;

@@ -134,7 +134,7 @@ Outcome finalize(void*) {
 // The other processes learn of the end from this one, before they find its connections closed.
 __attribute__((destructor)) void at_exit() {
   Process& here = process();
-  if (here.net != nullptr) here.net->flush();
+  if (here.net != nullptr) here.net->flush(true);
 }
 
 Outcome devices(int* count) {

@@ -52,16 +52,10 @@ std::string list_text(const std::vector<std::string>& names) {
   return text;
 }
 
-// `what` names the unknown part: "host", "nic", or "" where several hosts have the name.
-std::string problem_text(const std::string& what, const std::string& why) {
-  JsonWriter out;
-  out.begin_object().field("problem", why).field("unknown", what).end_object();
-  return out.text();
-}
-
-// The lowest rank of the host, or the reason why there is none, as the answer to the client.
+// The lowest rank of the host, or the reason why there is none.
 struct FoundHost {
   std::optional<Rank> rank;
+  std::string unknown;  // "" where several hosts have the name
   std::string problem;
 };
 
@@ -73,9 +67,9 @@ FoundHost find_host(const std::vector<RankInfo>& rank_table, const DrainRequest&
     add_once(hosts, info.host_name);
     if (info.host_name != request.host) continue;
     if (host != nullptr && host->host != info.host) {
-      return {std::nullopt,
-              problem_text("", "several hosts of this job are called " + request.host +
-                                   "; R2CCL_HOST_ID gives them names of their own")};
+      return {std::nullopt, "",
+              "several hosts of this job are called " + request.host +
+                  "; R2CCL_HOST_ID gives them names of their own"};
     }
     if (host == nullptr) host = &info;
     for (const NicInfo& nic : info.nics) add_once(nics, nic.name);
@@ -83,19 +77,21 @@ FoundHost find_host(const std::vector<RankInfo>& rank_table, const DrainRequest&
   const bool has_namesakes = std::ranges::any_of(
       hosts, [&](const std::string& name) { return name.starts_with(request.host + "@"); });
   if (host == nullptr && has_namesakes) {
-    return {std::nullopt, problem_text("", "several hosts of this job are called " + request.host +
-                                               ": name one of " + list_text(hosts) +
-                                               "; R2CCL_HOST_ID gives them names of their own")};
+    return {std::nullopt, "",
+            "several hosts of this job are called " + request.host + ": name one of " +
+                list_text(hosts) + "; R2CCL_HOST_ID gives them names of their own"};
   }
   if (host == nullptr) {
-    return {std::nullopt, problem_text("host", "no host of this job is called " + request.host +
-                                                   "; its hosts are " + list_text(hosts))};
+    return {
+        std::nullopt, "host",
+        "no host of this job is called " + request.host + "; its hosts are " + list_text(hosts)};
   }
   if (std::ranges::find(nics, request.nic) == nics.end()) {
-    return {std::nullopt, problem_text("nic", request.host + " has no NIC " + request.nic +
-                                                  " in this job; it has " + list_text(nics))};
+    return {
+        std::nullopt, "nic",
+        request.host + " has no NIC " + request.nic + " in this job; it has " + list_text(nics)};
   }
-  return {host->rank, ""};
+  return {host->rank, "", ""};
 }
 
 std::string tally_text(const DrainTally& tally) {
@@ -114,6 +110,17 @@ std::string tally_text(const DrainTally& tally) {
 }
 
 }  // namespace
+
+std::string drain_problem_text(const std::string& unknown, const std::string& problem) {
+  JsonWriter out;
+  out.begin_object().field("problem", problem).field("unknown", unknown).end_object();
+  return out.text();
+}
+
+void write_drain_answer(JsonWriter& out, const StatusQuery::Member& member) {
+  out.field("presence", to_string(member.reachability));
+  if (member.reachability == Reachability::answered) out.key("tally").json(member.answer);
+}
 
 std::optional<DrainRequest> parse_drain_request(std::string_view line) {
   constexpr std::string_view kFirst = "drain ";
@@ -145,20 +152,38 @@ DrainRequests::DrainRequests(Rank self, int32_t rank_count, Ask ask, Act act)
 std::optional<std::string> DrainRequests::answer(uint64_t client, std::string_view line,
                                                  const std::vector<RankInfo>& rank_table,
                                                  TimeNs now) {
+  const std::optional<DrainReply> made = reply(client, line, rank_table, now);
+  if (!made) return std::nullopt;
+  if (!made->problem.empty()) return drain_problem_text(made->unknown, made->problem);
+  JsonWriter out;
+  out.begin_object().field("host", request_.host).field("nic", request_.nic);
+  out.key("ranks").begin_array();
+  for (size_t i = 0; i < made->ranks.size(); ++i) {
+    out.begin_object().field("rank", static_cast<int>(i)).field("host", rank_table[i].host_name);
+    write_drain_answer(out, made->ranks[i]);
+    out.end_object();
+  }
+  out.end_array().end_object();
+  return out.text();
+}
+
+std::optional<DrainReply> DrainRequests::reply(uint64_t client, std::string_view line,
+                                               const std::vector<RankInfo>& rank_table,
+                                               TimeNs now) {
   newest_ = std::max(newest_, client);
   if (query_.running()) return std::nullopt;
   if (client_ == client) {
     client_.reset();
     turn_over_ = true;
-    return answer_text(rank_table);
+    return answers();
   }
   const auto request = parse_drain_request(line);
   if (client_ || turn_over_) {
-    return shares(client, request) ? std::optional(answer_text(rank_table)) : std::nullopt;
+    return shares(client, request) ? std::optional(answers()) : std::nullopt;
   }
-  if (!request) return problem_text("", "not a request that is known");
+  if (!request) return DrainReply{"not a request that is known", "", {}};
   const FoundHost host = find_host(rank_table, *request);
-  if (!host.rank) return host.problem;
+  if (!host.rank) return DrainReply{host.problem, host.unknown, {}};
   request_ = *request;
   question_ = {.number = 0,
                .verb = request->verb,
@@ -167,7 +192,7 @@ std::optional<std::string> DrainRequests::answer(uint64_t client, std::string_vi
                .ticket = request->ticket};
   newest_at_start_ = newest_;
   query_.start(now, tally_text(act_(question_)));
-  if (!query_.running()) return answer_text(rank_table);
+  if (!query_.running()) return answers();
   client_ = client;
   return std::nullopt;
 }
@@ -195,23 +220,6 @@ TimeNs DrainRequests::next_timeout() const {
 
 void DrainRequests::on_answer(Rank from, const DrainAnswer& answer) {
   query_.on_answer(from, answer.number, tally_text(answer.tally));
-}
-
-std::string DrainRequests::answer_text(const std::vector<RankInfo>& rank_table) const {
-  JsonWriter out;
-  out.begin_object().field("host", request_.host).field("nic", request_.nic);
-  out.key("ranks").begin_array();
-  for (size_t i = 0; i < query_.members().size(); ++i) {
-    const StatusQuery::Member& member = query_.members()[i];
-    out.begin_object()
-        .field("rank", static_cast<int>(i))
-        .field("host", rank_table[i].host_name)
-        .field("presence", to_string(member.reachability));
-    if (member.reachability == Reachability::answered) out.key("tally").json(member.answer);
-    out.end_object();
-  }
-  out.end_array().end_object();
-  return out.text();
 }
 
 }  // namespace r2ccl

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_writer.h"
 #include "protocol/admin/drain.h"
 #include "runtime/admin/status_query.h"
 #include "runtime/bootstrap/rank_info.h"
@@ -28,6 +29,17 @@ struct DrainRequest {
 // in hexadecimal digits start:TICKET or back:TICKET. Returns none for any other line.
 std::optional<DrainRequest> parse_drain_request(std::string_view line);
 
+// The answer to a request. Its JSON is `{"problem", "unknown"}`, or has the fields host, nic and
+// ranks.
+struct DrainReply {
+  std::string problem;  // why there are no answers; empty: there are
+  std::string unknown;  // "host" or "nic" where the problem is that the job has none of this name
+  std::vector<StatusQuery::Member> ranks;  // an answer is a tally in JSON
+};
+std::string drain_problem_text(const std::string& unknown, const std::string& problem);
+// Writes the fields `presence` and `tally` into an object that has begun.
+void write_drain_answer(JsonWriter& out, const StatusQuery::Member& member);
+
 class DrainRequests {
  public:
   // Sends the question to a rank. As StatusQuery::Ask.
@@ -43,13 +55,16 @@ class DrainRequests {
   // call until then. `client` is the client's number, larger than those of all earlier requests.
   std::optional<std::string> answer(uint64_t client, std::string_view line,
                                     const std::vector<RankInfo>& rank_table, TimeNs now);
+  // The same, and not in JSON.
+  std::optional<DrainReply> reply(uint64_t client, std::string_view line,
+                                  const std::vector<RankInfo>& rank_table, TimeNs now);
   void on_answer(Rank from, const DrainAnswer& answer);
   void progress(TimeNs now);
   TimeNs next_timeout() const;
 
  private:
   bool shares(uint64_t client, const std::optional<DrainRequest>& request) const;
-  std::string answer_text(const std::vector<RankInfo>& rank_table) const;
+  DrainReply answers() const { return {"", "", query_.members()}; }
 
   const Ask ask_;
   const Act act_;

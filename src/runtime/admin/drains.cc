@@ -64,6 +64,10 @@ std::optional<std::string> Drains::answer(uint64_t client, std::string_view line
   return requests_.answer(client, line, engine_.job().ranks(), clock_.now());
 }
 
+std::optional<DrainReply> Drains::reply(uint64_t client, std::string_view line) {
+  return requests_.reply(client, line, engine_.job().ranks(), clock_.now());
+}
+
 Reachability Drains::ask(Rank rank, const DrainQuestion& question) {
   return ask_by_notice(*engine_.link(rank), make_notice(NoticeKind::drain_question,
                                                         subject_of(question), encode(question)));

@@ -30,8 +30,9 @@ class Drains {
   // Takes the NICs out of service that other communicators of this process have out of service.
   void take_over();
 
-  // As DrainRequests::answer.
+  // As DrainRequests::answer and reply.
   std::optional<std::string> answer(uint64_t client, std::string_view line);
+  std::optional<DrainReply> reply(uint64_t client, std::string_view line);
   // Handle the body of a notice, which follows its kind byte.
   void on_question(Rank peer, std::span<const std::byte> body);
   void on_answer(Rank peer, std::span<const std::byte> body);

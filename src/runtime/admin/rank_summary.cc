@@ -195,41 +195,6 @@ std::string nic_name(RankTable rank_table, Rank rank, NicId nic) {
   return rank_table[index]->nics[nic.value()].name;
 }
 
-void write_line(JsonWriter& out, const std::string& name, const RankSummary::Line& line) {
-  out.begin_object()
-      .field("name", name)
-      .field("up", line.up)
-      .field("tx_bytes", line.sent)
-      .field("rx_bytes", line.received)
-      .field("delay_ms", thousandth(line.delay_us))
-      .field("loss_percent", static_cast<double>(line.loss_ppm) / 1e4)
-      .field("paths_up", uint64_t{line.paths_up})
-      .field("paths_suspect", uint64_t{line.paths_suspect})
-      .field("paths_proving", uint64_t{line.paths_validating})
-      .field("paths_down", uint64_t{line.paths_down})
-      .field("drained", line.drained)
-      .field("paths_drained", uint64_t{line.paths_drained})
-      .field("idle", words_of(line.idle))
-      .end_object();
-}
-
-void write_trouble(JsonWriter& out, RankTable rank_table, Rank rank,
-                   const RankSummary::Trouble& trouble) {
-  out.begin_object()
-      .field("peer", trouble.peer.value())
-      .field("nic", nic_name(rank_table, rank, trouble.nic))
-      .field("peer_nic", nic_name(rank_table, trouble.peer, trouble.peer_nic))
-      .field("state", to_string(trouble.phase))
-      .field("since_ms", uint64_t{trouble.since_ms})
-      .field("cause", to_string(trouble.cause))
-      .field("peer_cause", to_string(trouble.peer_cause))
-      .field("opens", trouble.dials)
-      .field("next_attempt_ms", uint64_t{trouble.next_attempt_ms})
-      .field("penalty", thousandth(trouble.penalty_milli))
-      .field("returns", uint64_t{trouble.returns})
-      .end_object();
-}
-
 // The end that does not open the path knows the host that relays, and not the rank.
 void write_relay(JsonWriter& out, RankTable rank_table, const RankSummary::Relay& relay) {
   const auto index = static_cast<size_t>(relay.via.value());
@@ -322,6 +287,41 @@ Result<RankSummary> decode_rank_summary(std::span<const std::byte> bytes) {
   return summary;
 }
 
+void write_line(JsonWriter& out, const std::string& name, const RankSummary::Line& line) {
+  out.begin_object()
+      .field("name", name)
+      .field("up", line.up)
+      .field("tx_bytes", line.sent)
+      .field("rx_bytes", line.received)
+      .field("delay_ms", thousandth(line.delay_us))
+      .field("loss_percent", static_cast<double>(line.loss_ppm) / 1e4)
+      .field("paths_up", uint64_t{line.paths_up})
+      .field("paths_suspect", uint64_t{line.paths_suspect})
+      .field("paths_proving", uint64_t{line.paths_validating})
+      .field("paths_down", uint64_t{line.paths_down})
+      .field("drained", line.drained)
+      .field("paths_drained", uint64_t{line.paths_drained})
+      .field("idle", words_of(line.idle))
+      .end_object();
+}
+
+void write_trouble(JsonWriter& out, const std::string& nic, const std::string& peer_nic,
+                   const RankSummary::Trouble& trouble) {
+  out.begin_object()
+      .field("peer", trouble.peer.value())
+      .field("nic", nic)
+      .field("peer_nic", peer_nic)
+      .field("state", to_string(trouble.phase))
+      .field("since_ms", uint64_t{trouble.since_ms})
+      .field("cause", to_string(trouble.cause))
+      .field("peer_cause", to_string(trouble.peer_cause))
+      .field("opens", trouble.dials)
+      .field("next_attempt_ms", uint64_t{trouble.next_attempt_ms})
+      .field("penalty", thousandth(trouble.penalty_milli))
+      .field("returns", uint64_t{trouble.returns})
+      .end_object();
+}
+
 std::string member_json(RankTable rank_table, Rank rank, const std::string& host,
                         Reachability reachability, const RankSummary* summary) {
   JsonWriter out;
@@ -349,7 +349,10 @@ std::string member_json(RankTable rank_table, Rank rank, const std::string& host
       write_line(out, nic_name(rank_table, rank, line.nic), line);
     out.end_array();
     out.key("troubles").begin_array();
-    for (const auto& trouble : summary->troubles) write_trouble(out, rank_table, rank, trouble);
+    for (const auto& trouble : summary->troubles) {
+      write_trouble(out, nic_name(rank_table, rank, trouble.nic),
+                    nic_name(rank_table, trouble.peer, trouble.peer_nic), trouble);
+    }
     out.end_array();
     out.field("troubles_left_out", uint64_t{summary->troubles_left_out});
     out.key("relays").begin_array();

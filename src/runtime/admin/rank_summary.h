@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/json_writer.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire/wire.h"
@@ -107,5 +108,9 @@ using RankTable = std::span<const RankInfo* const>;
 // if it answered.
 std::string member_json(RankTable rank_table, Rank rank, const std::string& host,
                         Reachability reachability, const RankSummary* summary);
+// Parts of that, an object each.
+void write_line(JsonWriter& out, const std::string& name, const RankSummary::Line& line);
+void write_trouble(JsonWriter& out, const std::string& nic, const std::string& peer_nic,
+                   const RankSummary::Trouble& trouble);
 
 }  // namespace r2ccl

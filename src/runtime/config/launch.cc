@@ -256,18 +256,33 @@ std::string name_job(const Environment& env, const Launch& launch) {
   return name + "/" + (launch.rendezvous ? std::to_string(launch.rendezvous->port) : "");
 }
 
-}  // namespace
-
-Result<Launch> detect_launch(const GetEnv& get_env, const std::string& comm_id) {
-  const Environment env(get_env);
+// Returns the launcher, and fills in its name and its ranks.
+Result<const Launcher*> detect_ranks(const Environment& env, Launch& launch) {
   const auto found = find_launcher(env);
   if (!found.ok()) return found.status();
   const Launcher& launcher = *found.value();
-  Launch launch;
   launch.launcher = launcher.name;
   R2CCL_RETURN_IF_ERROR(check_contradiction(env, launcher));
   R2CCL_RETURN_IF_ERROR(check_launchers_agree(env));
   R2CCL_RETURN_IF_ERROR(read_ranks(env, launcher, launch));
+  return found;
+}
+
+}  // namespace
+
+std::optional<LaunchedRank> find_launched_rank(const GetEnv& get_env) {
+  const Environment env(get_env);
+  Launch launch;
+  if (!detect_ranks(env, launch).ok()) return std::nullopt;
+  return LaunchedRank{launch.rank, launch.rank_count};
+}
+
+Result<Launch> detect_launch(const GetEnv& get_env, const std::string& comm_id) {
+  const Environment env(get_env);
+  Launch launch;
+  const auto found = detect_ranks(env, launch);
+  if (!found.ok()) return found.status();
+  const Launcher& launcher = *found.value();
   const auto where = find_rendezvous(env, comm_id, &launcher == &kLaunchers.back());
   if (where.ok()) launch.rendezvous = where.value();
   // A lone rank needs no rendezvous.

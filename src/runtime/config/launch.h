@@ -32,6 +32,15 @@ struct Launch {
 // `comm_id` is R2CCL_COMM_ID, which overrides every other rendezvous address; it may be empty.
 Result<Launch> detect_launch(const GetEnv& get_env, const std::string& comm_id);
 
+struct LaunchedRank {
+  Rank rank;
+  int32_t rank_count = 0;
+  friend bool operator==(const LaunchedRank&, const LaunchedRank&) = default;
+};
+// Returns the rank by the rules of detect_launch(), which also needs a place to meet. None: no
+// launcher has set one, or the variables contradict each other.
+std::optional<LaunchedRank> find_launched_rank(const GetEnv& get_env);
+
 // Returns the first host of a Slurm node list, for example "node[07,09-12],login".
 Result<std::string> first_slurm_host(const std::string& node_list);
 

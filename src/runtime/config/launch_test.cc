@@ -67,6 +67,21 @@ TEST(Launch, ReadsOpenMpi) {
             std::string::npos);
 }
 
+TEST(Launch, FindsTheRankWithoutAPlaceToMeet) {
+  const auto find = [](const Variables& variables) {
+    return find_launched_rank([&](const char* name) -> const char* {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_EQ(find({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}}),
+            (LaunchedRank{Rank(3), 8}));
+  EXPECT_EQ(find({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), (LaunchedRank{Rank(0), 2}));
+  EXPECT_EQ(find({}), std::nullopt);
+  EXPECT_EQ(find({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), std::nullopt);
+  EXPECT_EQ(find({{"RANK", "0"}}), std::nullopt);
+}
+
 TEST(Launch, ReadsMpich) {
   expect_ranks(detect({{"PMI_RANK", "3"},
                        {"PMI_SIZE", "8"},

@@ -33,13 +33,30 @@ uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
   return path ? of_peer + 1 + path->value() : of_peer;
 }
 
+void log_verdict(const std::string& subject, const Verdict& verdict, bool replaces) {
+  if (verdict.kind == DownCause::lossy) {
+    R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
+              subject.c_str(), static_cast<double>(verdict.loss_ppm) / 1e4,
+              replaces ? ", in place of a less precise verdict" : "");
+  } else if (verdict.kind == DownCause::tampered) {
+    R2CCL_LOG(warn,
+              "%s: tampered, bytes were changed, repeated or left out on the way; no element is "
+              "wrong for it, and it stays in use",
+              subject.c_str());
+  } else {
+    R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", subject.c_str(), to_string(verdict.kind),
+              static_cast<unsigned long long>(verdict.retransmitted_bytes));
+  }
+}
+
 }  // namespace
 
 FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
-                             std::function<void(size_t)> made)
+                             std::function<void(size_t)> made, bool logs)
     : engine_(engine),
       clock_(clock),
       made_(std::move(made)),
+      logs_(logs),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
       trust_(engine),
       prober_(engine, clock,
@@ -193,20 +210,7 @@ size_t FaultReporter::place_of(const Verdict& verdict) const {
 
 void FaultReporter::add(const Verdict& verdict) {
   const size_t place = place_of(verdict);
-  if (verdict.kind == DownCause::lossy) {
-    const char* replaces = place < verdicts_.size() ? ", in place of a less precise verdict" : "";
-    R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
-              words_for(verdict).c_str(), static_cast<double>(verdict.loss_ppm) / 1e4, replaces);
-  } else if (verdict.kind == DownCause::tampered) {
-    R2CCL_LOG(warn,
-              "%s: tampered, bytes were changed, repeated or left out on the way; no element is "
-              "wrong for it, and it stays in use",
-              words_for(verdict).c_str());
-  } else {
-    R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", words_for(verdict).c_str(),
-              to_string(verdict.kind),
-              static_cast<unsigned long long>(verdict.retransmitted_bytes));
-  }
+  if (logs_) log_verdict(words_for(verdict), verdict, place < verdicts_.size());
   if (place < verdicts_.size()) {
     verdicts_[place] = verdict;
   } else if (verdicts_.size() < kVerdictsMax) {

@@ -24,9 +24,9 @@ namespace r2ccl {
 class FaultReporter {
  public:
   // `made(place)`: called when the verdict at this place of the list is new, or has replaced a less
-  // precise one; may be empty.
+  // precise one; may be empty. `logs`: each verdict is a line of the log; else `made` tells it.
   FaultReporter(ProgressEngine& engine, const Clock& clock,
-                std::function<void(size_t place)> made = {});
+                std::function<void(size_t place)> made = {}, bool logs = true);
 
   void on_path_event(const PathEvent& event);
   // Handle the body of a notice of this peer, which follows its kind byte. A peer may be faulty: it
@@ -101,6 +101,7 @@ class FaultReporter {
   ProgressEngine& engine_;
   const Clock& clock_;
   const std::function<void(size_t)> made_;
+  const bool logs_;
   std::vector<Report> reports_;
   FaultLocaliser fault_localiser_{{}};
   LossLocaliser loss_localiser_{{}};
