@@ -80,7 +80,7 @@ class Side {
  public:
   // `out` and `in`: pipes to the other process.
   Side(const TableV12& table, int out, int in) : table_(table), out_(out), in_(in) {
-    int config[16] = {};  // of the communicator: all zero
+    int config[16] = {};  // the communicator's: all zero
     check(table_.init(&context_, 1, config, print_warning, nullptr), "init");
     int devices = 0;
     check(table_.devices(&devices), "devices");

@@ -24,7 +24,7 @@ bool same_or_any(const std::string& name, const std::string& other) {
   return name.empty() || other.empty() || name == other;
 }
 
-// Adds what one more verdict on the same fault says.
+// Adds the counts of one more verdict on the same fault.
 void add_up(VerdictInfo& sum, const VerdictInfo& verdict) {
   sum.retransmitted += verdict.retransmitted;
   sum.stall = std::max(sum.stall, verdict.stall);

@@ -98,7 +98,7 @@ class FaultBoard {
     std::vector<Lost> lost;
     bool by_count = false;           // it names this host's NIC because they miss it
     bool returned = false;           // a path of these is up again
-    std::optional<uint64_t> number;  // of the fault; none: it waits
+    std::optional<uint64_t> number;  // the fault's; none: it waits
     std::vector<uint64_t> replaced;  // told faults that this one includes
   };
 
