@@ -81,4 +81,7 @@ if(Python3_Interpreter_FOUND)
   r2ccl_install_made(tools ${scripts}/document_page.py ${docs}/operations.md --name r2ccl-operations
                      --summary "running jobs: ports, sizing, alerts, messages"
                      --man ${share}/man/man7 --share ${documents})
+  r2ccl_install_made(nccl ${scripts}/document_page.py ${docs}/nccl.md --name r2ccl-nccl
+                     --summary "the net plugin for stock NCCL" --man ${share}/man/man7
+                     --share ${documents})
 endif()

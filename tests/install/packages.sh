@@ -70,6 +70,7 @@ for name in $(sed -n 's/^ \(r2ccl[A-Za-z]*\)@.*/\1/p' "$work/symbols"); do
 done
 [ -e "$usr/share/man/man1/r2ccl-lab-up.1.gz" ] || fail "no man page of the command"
 [ -e "$usr/share/man/man7/r2ccl.7.gz" ] || fail "no man page of the settings"
+dpkg-deb -c libnccl-net-r2ccl_*.deb | grep -q man7/r2ccl-nccl.7.gz || fail "no man page of the plugin"
 bash -eu -c ". $usr/share/bash-completion/completions/r2ccl; complete -p r2ccl" >/dev/null
 grep -qx '#compdef r2ccl' "$usr/share/zsh/vendor-completions/_r2ccl" || fail "no completion for zsh"
 [ ! -e "$usr/share/zsh/site-functions" ] || fail "the completion for zsh is in the administrator's place"

@@ -70,7 +70,7 @@ cmp "$here/../../LICENSE" "$work/moved/share/doc/r2ccl/LICENSE"
 
 echo "== the installed command finds the installed library; man pages and completion are there"
 "$work/moved/bin/r2ccl" --help >/dev/null
-for file in man/man1/r2ccl.1 man/man3/r2cclCommInitEnv.3 man/man7/r2ccl.7 \
+for file in man/man1/r2ccl.1 man/man3/r2cclCommInitEnv.3 man/man7/r2ccl.7 man/man7/r2ccl-nccl.7 \
   bash-completion/completions/r2ccl zsh/site-functions/_r2ccl; do
   [ -s "$work/moved/share/$file" ] || fail "no $file"
 done
