@@ -4,8 +4,6 @@
 // Any thread may call it. Only send, receive and test (wire_end.h) are called often.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,6 +58,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   void close_listener(uint32_t listener);
   // Returns null while there is no connection yet. Another try has the same buffer as handle.
   Result<Comm*> connect(std::span<std::byte, kHandleBytes> handle);
+  // Takes the connections of a listener in the order in which they were made.
   Result<Comm*> accept(uint32_t listener);
   void close(Comm* comm);
   // Waits until the other processes know of the links that have ended, for a bounded time: the
@@ -85,7 +84,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
     uint32_t listener = 0;
     uint64_t link = 0;
     uint32_t number = 0;
-    bool opened = false;  // at the other end, too
+    uint64_t opened = 0;  // the order in which they were opened at the other end, too; 0: not yet
     bool taken = false;   // NCCL has it
     TimeNs asked_at = 0;  // when the other process last asked
   };
@@ -130,7 +129,6 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   std::vector<Device> devices_;
   std::vector<Endpoint> endpoints_;  // in the handles
   ProcessDriver driver_;
-  const pid_t process_;
   JobIdentity identity_;  // names this process; a configured secret is not in it
   LockedBytes secret_;    // the configured one
   DrainRegistry drains_;
@@ -145,6 +143,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   std::map<Attempt, Accepted> accepted_;
   uint64_t next_connect_ = 1;
   uint32_t next_listener_ = 1;
+  uint64_t next_opened_ = 1;
   bool drops_ = false;  // drop_ended_peers() is posted
 };
 

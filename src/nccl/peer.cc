@@ -81,7 +81,7 @@ Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
                                            std::to_string(kConnectionsMax) +
                                            " connections with each other");
   }
-  auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends);
+  auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends, warn_);
   const bool closing =
       std::ranges::any_of(closing_, [&](const auto& each) { return each->number() == number; });
   if (closing || ends_.contains(number) || job_.parts().is_closed(end->context())) {

@@ -25,9 +25,6 @@
 
 namespace r2ccl::nccl {
 
-// Tells NCCL's user of an error; printed at NCCL's level WARN.
-using Warn = std::function<void(const std::string& text)>;
-
 class Peer final : private JobPart {
  public:
   // `self`: 0 or 1, the other process has the other number. `link`: a random number.

@@ -8,8 +8,8 @@
 
 namespace r2ccl::nccl {
 
-WireEnd::WireEnd(ProgressThread& driver, uint32_t number, bool sends)
-    : driver_(driver), number_(number), sends_(sends) {
+WireEnd::WireEnd(ProgressThread& driver, uint32_t number, bool sends, const Warn& warn)
+    : driver_(driver), number_(number), sends_(sends), warn_(warn) {
   for (Request& request : requests_) request.end_ = this;
 }
 
@@ -100,7 +100,8 @@ void WireEnd::on_received(Rank, ChannelId, MessageNo number, uint64_t bytes) {
 }
 
 // The message is larger than its receive, which NCCL never does.
-void WireEnd::on_mismatch(Rank, ChannelId, const Status&) {
+void WireEnd::on_mismatch(Rank, ChannelId, const Status& why) {
+  if (outcome() == kSuccess) warn_("a message is larger than its receive: " + why.message());
   fail(kInvalidUsage);
 }
 

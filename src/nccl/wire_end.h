@@ -9,7 +9,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 
 #include "base/ids.h"
 #include "base/status.h"
@@ -19,12 +21,15 @@
 
 namespace r2ccl::nccl {
 
+// Tells NCCL's user of an error; printed at NCCL's level WARN.
+using Warn = std::function<void(const std::string& text)>;
+
 class WireEnd final : private MessageClient {
  public:
   class Request;
 
-  // `number`: of the connection among those of the link. `driver` must outlive this.
-  WireEnd(ProgressThread& driver, uint32_t number, bool sends);
+  // `number`: of the connection among those of the link. The references must outlive this.
+  WireEnd(ProgressThread& driver, uint32_t number, bool sends, const Warn& warn);
   WireEnd(const WireEnd&) = delete;
   WireEnd& operator=(const WireEnd&) = delete;
 
@@ -93,6 +98,7 @@ class WireEnd final : private MessageClient {
   ProgressThread& driver_;
   const uint32_t number_;
   const bool sends_;
+  const Warn& warn_;
   std::atomic<Outcome> outcome_{kSuccess};
   MessagePort* port_ = nullptr;  // null: not open, cut or failed
   std::array<Request, kRequestsMax> requests_;
