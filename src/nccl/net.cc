@@ -212,7 +212,7 @@ Result<uint64_t> Net::begin_connect(ListenHandle handle) {
 
 void Net::give_up(Connect& connect) {
   if (connect.made != nullptr) {
-    connect.made->peer->close(*connect.made->end);
+    connect.made->peer()->close(*connect.made->end());
     delete std::exchange(connect.made, nullptr);
   }
   if (connect.peer != nullptr) std::exchange(connect.peer, nullptr)->release();
@@ -272,7 +272,7 @@ MeetingClient::Opening Net::on_answer(Connect& connect, const PeerKey& key, cons
   if (peer != find_usable(key)) return {Kind::again};
   const auto end = peer->open_end(answer.connection, true);
   if (!end.ok()) return {Kind::failed, end.status()};
-  connect.made = new Comm{end.value(), peer};
+  connect.made = new Comm(end.value(), peer);
   return {Kind::open};
 }
 
@@ -342,14 +342,14 @@ Result<Comm*> Net::accept(uint32_t listener) {
     }
     if (oldest == nullptr) return;
     Peer* peer = find_link(oldest->link);
-    made = new Comm{peer->find(oldest->number), peer};
+    made = new Comm(peer->find(oldest->number), peer);
     oldest->taken = true;
   });
   return made;
 }
 
 void Net::close(Comm* comm) {
-  driver_.thread()->call([comm] { comm->peer->close(*comm->end); });
+  driver_.thread()->call([comm] { comm->peer()->close(*comm->end()); });
   delete comm;
 }
 

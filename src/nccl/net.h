@@ -4,6 +4,7 @@
 // Any thread may call it. Only send, receive and test (wire_end.h) are called often.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,9 +38,18 @@ struct Device {
 };
 
 // NCCL's sendComm or recvComm points here.
-struct Comm {
-  WireEnd* end = nullptr;
-  Peer* peer = nullptr;
+class Comm {
+ public:
+  Comm(WireEnd* end, Peer* peer) : peer_(peer) { end_.store(end, std::memory_order_release); }
+
+  // Another thread of NCCL's made the connection. Here it is ordered after that, however NCCL does
+  // it.
+  WireEnd* end() const { return end_.load(std::memory_order_acquire); }
+  Peer* peer() const { return peer_; }
+
+ private:
+  std::atomic<WireEnd*> end_ = nullptr;
+  Peer* const peer_;
 };
 
 class Net final : private MeetingHost, private ProcessEngine::Member {

@@ -78,8 +78,8 @@ class NetTest : public testing::TestWithParam<const char*> {
       targets.push_back(std::vector<std::byte>(size + 64, std::byte{0xee}));
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
-      sends.push_back(pair.send->end->send(sources[i]));
-      receives.push_back(pair.receive->end->receive(targets[i]));
+      sends.push_back(pair.send->end()->send(sources[i]));
+      receives.push_back(pair.receive->end()->receive(targets[i]));
       ASSERT_NE(sends.back(), nullptr);
       ASSERT_NE(receives.back(), nullptr);
     }
@@ -176,10 +176,10 @@ TEST_P(NetTest, DeliversWhatWasSentBeforeTheSenderCloses) {
   const Pair pair = connect(*a, *b);
   const auto source = pattern(20'000, 3);
   size_t bytes = 0;
-  ASSERT_EQ(wait(pair.send->end->send(source), &bytes), kSuccess);
+  ASSERT_EQ(wait(pair.send->end()->send(source), &bytes), kSuccess);
   a->close(pair.send);
   std::vector<std::byte> target(source.size());
-  ASSERT_EQ(wait(pair.receive->end->receive(target), &bytes), kSuccess);
+  ASSERT_EQ(wait(pair.receive->end()->receive(target), &bytes), kSuccess);
   EXPECT_EQ(target, source);
   b->close(pair.receive);
 }
@@ -192,9 +192,9 @@ TEST_P(NetTest, ClosesWithRequestsInFlight) {
   {
     std::vector<std::vector<std::byte>> sources(kRequestsMax, pattern(1 << 20, 1));
     std::vector<std::vector<std::byte>> targets(kRequestsMax / 2, std::vector<std::byte>(1 << 20));
-    for (auto& source : sources) ASSERT_NE(pair.send->end->send(source), nullptr);
-    EXPECT_EQ(pair.send->end->send(sources[0]), nullptr) << "all slots are in use";
-    for (auto& target : targets) ASSERT_NE(pair.receive->end->receive(target), nullptr);
+    for (auto& source : sources) ASSERT_NE(pair.send->end()->send(source), nullptr);
+    EXPECT_EQ(pair.send->end()->send(sources[0]), nullptr) << "all slots are in use";
+    for (auto& target : targets) ASSERT_NE(pair.receive->end()->receive(target), nullptr);
     a->close(pair.send);
     b->close(pair.receive);
   }
@@ -312,12 +312,12 @@ TEST_P(NetTest, FailsRequestsWhenTheOtherProcessEnds) {
   const Pair pair = connect(*a, *b);
   exchange(pair, {1000}, 1);
   std::vector<std::byte> source(5'000'000);
-  WireEnd::Request* request = pair.send->end->send(source);
+  WireEnd::Request* request = pair.send->end()->send(source);
   b.reset();
   size_t bytes = 0;
   EXPECT_EQ(wait(request, &bytes), kRemoteError);
   EXPECT_EQ(wait(request, &bytes), kRemoteError) << "NCCL 2.22 asks again";
-  EXPECT_EQ(pair.send->end->outcome(), kRemoteError);
+  EXPECT_EQ(pair.send->end()->outcome(), kRemoteError);
   delete pair.receive;  // its process is gone
   a->close(pair.send);
   ASSERT_EQ(warnings_.size(), 1u);

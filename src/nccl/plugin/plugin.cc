@@ -292,7 +292,7 @@ Outcome fail_at_end(const char* call, Outcome outcome) {
 
 template <typename Size>
 Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
-  WireEnd& end = *static_cast<Comm*>(comm)->end;
+  WireEnd& end = *static_cast<Comm*>(comm)->end();
   *request = nullptr;
   if (size < Size(0) || static_cast<size_t>(size) > limits::kMessageBytesMax) {
     return fail("isend", {Code::invalid_argument,
@@ -313,7 +313,7 @@ Outcome send(void* comm, void* data, Size size, int tag, void* memory, void*, vo
 // One message a receive, so the tag, which both ends give alike, says nothing new.
 template <typename Size>
 Outcome receive(void* comm, int count, void** data, Size* sizes, int*, void**, void** request) {
-  WireEnd& end = *static_cast<Comm*>(comm)->end;
+  WireEnd& end = *static_cast<Comm*>(comm)->end();
   *request = nullptr;
   if (count != 1 || *sizes < Size(0)) {
     return fail("irecv", {Code::invalid_argument, "it takes one buffer of 0 bytes or more"});

@@ -25,10 +25,10 @@ void tells_that_the_other_process_has_ended(Side& side, const Settings& settings
   succeed(plugin->listen(0, own.data(), &listener), "listen");
   const auto theirs = side.exchange(own);
   const pid_t other = side.other();
+  if (!side.first()) Side::vanish();
   const Memory source(8 << 20), target(8 << 20);
   void* send = post_send(*plugin, ends.send, source, source.size());
   void* receive = post_receive(*plugin, ends.receive, target);
-  if (!side.first()) Side::vanish();
   side.expect_end();
   CONFORMANCE_CHECK(failure_of(*plugin, receive) == kRemoteError);
   CONFORMANCE_CHECK(failure_of(*plugin, send) == kRemoteError);
@@ -58,7 +58,7 @@ void tells_that_the_other_process_has_ended(Side& side, const Settings& settings
 }
 
 // A DataLoader's worker, say: it ends without a word to the peers, or begins anew.
-void bears_forks(Side& side, const Settings& settings) {
+[[maybe_unused]] void bears_forks(Side& side, const Settings& settings) {
   const auto plugin = begin(settings);
   const Ends ends = connect(side, *plugin);
   trade(*plugin, ends, {100'000}, 1);
