@@ -13,8 +13,15 @@
 namespace r2ccl::nccl {
 namespace {
 
-// Leaves room on the link for channels whose ends are closing.
-constexpr size_t kConnectionsMax = limits::kChannelsMax - 64;
+// Leaves room on the link for channels whose ends are closing, and for those that the other
+// process opens at the same time.
+constexpr size_t kLanesMax = limits::kChannelsMax - 64;
+
+// Returns whether no message of its lanes is under way.
+bool at_rest(const WireEnd& end, const Link& link) {
+  return std::ranges::all_of(end.lanes(),
+                             [&](const auto& lane) { return link.idle(lane.context); });
+}
 
 }  // namespace
 
@@ -75,20 +82,24 @@ bool Peer::usable() const {
 
 Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
   R2CCL_CHECK(started_ && !leaving_);
-  // Ends that are closed here have channels until they are closed at the other end, too.
-  if (link()->channel_count() >= kConnectionsMax) {
-    return Status(Code::invalid_usage, "two processes have at most " +
-                                           std::to_string(kConnectionsMax) +
-                                           " connections with each other");
+  // Ends that are closed here have channels until they are closed at the other end, too. An end
+  // without one will have one.
+  const auto idle =
+      std::ranges::count_if(ends_, [](const auto& each) { return each.second->lanes().empty(); });
+  if (link()->channel_count() + static_cast<size_t>(idle) >= kLanesMax ||
+      number > LaneName::kNumberMax) {
+    return Status(Code::invalid_usage, "two processes have at most " + std::to_string(kLanesMax) +
+                                           " connections with each other, and tags of these");
   }
-  auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends, warn_);
   const bool closing =
       std::ranges::any_of(closing_, [&](const auto& each) { return each->number() == number; });
-  if (closing || ends_.contains(number) || job_.parts().is_closed(end->context())) {
+  if (closing || ends_.contains(number) ||
+      job_.parts().is_closed(LaneName::context_of_connection(number))) {
     return Status(Code::remote, name_ + " uses the number of a connection twice");
   }
+  auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends, warn_);
   if (usable()) {
-    end->open(*link(), other_);
+    end->open(*link(), other_, [this] { return link()->channel_count() < kLanesMax; });
   } else {
     end->fail(kRemoteError);
   }
@@ -109,19 +120,50 @@ void Peer::close(WireEnd& end) {
   closing_.push_back(std::move(closed));
 }
 
-// The link forgets the channel once the other end is closed, too.
+// The link forgets the lanes once the other end is closed, too.
 void Peer::finish(std::unique_ptr<WireEnd> end) {
   end->cut();
-  job_.parts().close(end->context());
-  if (ended_there_.erase(end->context()) > 0) job_.parts().forget(end->context(), other_);
+  const ContextId name = end->name();
+  std::vector<ContextId> lanes;
+  for (const WireEnd::Lane& lane : end->lanes()) lanes.push_back(lane.context);
+  job_.parts().close(name);
+  for (const ContextId lane : lanes) job_.parts().close(lane);
+  if (ended_there_.erase(name) > 0) {
+    for (const ContextId lane : lanes) job_.parts().forget(lane, other_);
+  } else {
+    ended_here_[name] = std::move(lanes);
+  }
   if (link()->peer_ended()) return;
-  link()->send_notice(make_notice(NoticeKind::ended, 0, {}, end->context()));
+  link()->send_notice(make_notice(NoticeKind::ended, 0, {}, name));
+}
+
+// The other process has used the tag of a connection first. It may do so after this end was closed:
+// then the messages are thrown away.
+void Peer::on_new_context(Rank, ContextId context) {
+  const auto lane = LaneName::of(context);
+  if (!lane) return;
+  const bool full = link()->channel_count() >= limits::kChannelsMax;
+  WireEnd* end = find(lane->number);
+  for (const auto& each : closing_) {
+    if (each->number() == lane->number) end = each.get();
+  }
+  if (end != nullptr) {
+    if (!full && !end->on_new_lane(lane->tag)) link()->discard(context);
+    return;
+  }
+  const ContextId name = LaneName::context_of_connection(lane->number);
+  if (!job_.parts().is_closed(name)) return;
+  job_.parts().close(context);
+  const auto ended = ended_here_.find(name);
+  if (full || ended == ended_here_.end()) return;  // if both are closed, it is a late copy
+  ended->second.push_back(context);
+  link()->discard(context);
 }
 
 void Peer::progress(TimeNs) {
   if (!started_) return;
   for (size_t i = 0; i < closing_.size();) {
-    if (!link()->peer_ended() && !link()->idle(closing_[i]->context())) {
+    if (!link()->peer_ended() && !at_rest(*closing_[i], *link())) {
       ++i;
       continue;
     }
@@ -136,7 +178,12 @@ void Peer::progress(TimeNs) {
 
 void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>) {
   if (notice.kind != NoticeKind::ended) return;
-  if (job_.parts().is_closed(notice.context)) return job_.parts().forget(notice.context, other_);
+  if (job_.parts().is_closed(notice.context)) {
+    const auto ended = ended_here_.extract(notice.context);
+    if (ended.empty()) return;
+    for (const ContextId lane : ended.mapped()) job_.parts().forget(lane, other_);
+    return;
+  }
   // It may come before this end is open.
   if (ended_there_.size() < limits::kChannelsMax) ended_there_.insert(notice.context);
 }
@@ -189,7 +236,8 @@ bool Peer::over() const {
 }
 
 bool Peer::settled() const {
-  return over() || !idle() || (leaving_ && link()->goodbye_told());
+  if (over() || (leaving_ && link()->goodbye_told())) return true;
+  return closing_.empty() && !idle();
 }
 
 }  // namespace r2ccl::nccl

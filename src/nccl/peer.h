@@ -77,6 +77,7 @@ class Peer final : private JobPart {
   // JobPart
   Rank rank_of(Rank peer) const override { return started_ ? peer : kNoRank; }
   bool has_context(ContextId) const override { return true; }
+  void on_new_context(Rank peer, ContextId context) override;
   bool needs(Rank) const override { return !leaving_; }
   bool misses(Rank) const override { return !failed_ && !ends_.empty(); }
   void progress(TimeNs now) override;
@@ -99,8 +100,9 @@ class Peer final : private JobPart {
   LockedBytes token_;
   std::string name_;
   std::map<uint32_t, std::unique_ptr<WireEnd>> ends_;
-  std::vector<std::unique_ptr<WireEnd>> closing_;  // their bytes are under way
-  std::set<ContextId> ended_there_;                // connections that are not closed here
+  std::vector<std::unique_ptr<WireEnd>> closing_;           // their bytes are under way
+  std::set<ContextId> ended_there_;                         // connections that are not closed here
+  std::map<ContextId, std::vector<ContextId>> ended_here_;  // the lanes of those not closed there
   uint32_t next_number_;
   size_t holds_ = 0;
   bool started_ = false;

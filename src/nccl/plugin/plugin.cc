@@ -1,12 +1,14 @@
 // The tables that NCCL finds in the plugin, over one core (net.h). NCCL takes the highest version
 // that it knows.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <climits>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -182,7 +184,7 @@ void fill(const Device& device, Properties* properties) {
   properties->speed = device.speed_mbps;
   properties->latency = kLatencyUnknown;
   properties->maxComms = kCommsMax;
-  properties->maxRecvs = 1;
+  properties->maxRecvs = static_cast<int>(kReceivesMax);
 }
 
 void fill_sizes(int device, auto* properties) {
@@ -291,7 +293,7 @@ Outcome fail_at_end(const char* call, Outcome outcome) {
 }
 
 template <typename Size>
-Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
+Outcome send(void* comm, void* data, Size size, int tag, void*, void** request) {
   WireEnd& end = *static_cast<Comm*>(comm)->end();
   *request = nullptr;
   if (size < Size(0) || static_cast<size_t>(size) > limits::kMessageBytesMax) {
@@ -301,7 +303,7 @@ Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
                               " are possible (NCCL_BUFFSIZE is too large)"});
   }
   if (end.outcome() != kSuccess) return fail_at_end("isend", end.outcome());
-  *request = end.send({static_cast<const std::byte*>(data), static_cast<size_t>(size)});
+  *request = end.send({static_cast<const std::byte*>(data), static_cast<size_t>(size)}, tag);
   return kSuccess;
 }
 
@@ -310,16 +312,24 @@ Outcome send(void* comm, void* data, Size size, int tag, void* memory, void*, vo
   return send(comm, data, size, tag, memory, request);
 }
 
-// One message a receive, so the tag, which both ends give alike, says nothing new.
 template <typename Size>
-Outcome receive(void* comm, int count, void** data, Size* sizes, int*, void**, void** request) {
+Outcome receive(void* comm, int count, void** data, Size* sizes, int* tags, void**,
+                void** request) {
   WireEnd& end = *static_cast<Comm*>(comm)->end();
   *request = nullptr;
-  if (count != 1 || *sizes < Size(0)) {
-    return fail("irecv", {Code::invalid_argument, "it takes one buffer of 0 bytes or more"});
+  std::array<std::span<std::byte>, kReceivesMax> buffers;
+  bool good = count >= 1 && static_cast<size_t>(count) <= buffers.size();
+  for (size_t i = 0; good && i < static_cast<size_t>(count); ++i) {
+    good = sizes[i] >= Size(0);
+    if (good) buffers[i] = {static_cast<std::byte*>(data[i]), static_cast<size_t>(sizes[i])};
+  }
+  if (!good) {
+    return fail("irecv",
+                {Code::invalid_argument, "it takes 1 to " + std::to_string(buffers.size()) +
+                                             " buffers, each of 0 bytes or more"});
   }
   if (end.outcome() != kSuccess) return fail_at_end("irecv", end.outcome());
-  *request = end.receive({static_cast<std::byte*>(*data), static_cast<size_t>(*sizes)});
+  *request = end.receive(std::span(buffers).first(static_cast<size_t>(count)), tags);
   return kSuccess;
 }
 
@@ -335,12 +345,11 @@ Outcome flush(void*, int, void**, int*, void**, void** request) {
   return kSuccess;
 }
 
+// `sizes` has room for the messages of a receive.
 Outcome test(void* request, int* done, int* sizes) {
   bool ended = false;
-  size_t bytes = 0;
-  const Outcome outcome = static_cast<WireEnd::Request*>(request)->test(&ended, &bytes);
+  const Outcome outcome = static_cast<WireEnd::Request*>(request)->test(&ended, sizes);
   *done = ended ? 1 : 0;
-  if (ended && sizes != nullptr) *sizes = static_cast<int>(bytes);
   return outcome;
 }
 

@@ -68,6 +68,7 @@ struct Case {
 // Each file of cases has one.
 std::vector<Case> connecting_cases();
 std::vector<Case> message_cases();
+std::vector<Case> group_cases();
 std::vector<Case> closing_cases();
 std::vector<Case> process_cases();
 std::vector<Case> beginning_cases();

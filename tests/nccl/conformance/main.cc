@@ -91,8 +91,8 @@ int run(const Settings& settings, int count, char** names) {
   unsetenv("R2CCL_COMM_ID");
   int failed = 0;
   int ran = 0;
-  for (const auto& cases :
-       {beginning_cases(), connecting_cases(), message_cases(), closing_cases(), process_cases()}) {
+  for (const auto& cases : {beginning_cases(), connecting_cases(), message_cases(), group_cases(),
+                            closing_cases(), process_cases()}) {
     for (const Case& each : cases) {
       if (!is_asked_for(each, count, names)) continue;
       for (const char* shared : {"1", "0"}) {

@@ -1,11 +1,7 @@
 // isend, irecv, iflush and test.
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <random>
-#include <string>
 
 #include "base/limits.h"
 #include "conformance/case.h"
@@ -118,34 +114,17 @@ void takes_null_sizes_and_hints(Side& side, const Settings& settings) {
   expect_no_warning();
 }
 
-// Three addresses of the loopback stand for NICs. The two processes are two hosts.
-void use_nics(const Side& side) {
-  const std::string host = side.first() ? ".1" : ".2";
-  std::string nics;
-  for (const char* rail : {"1", "2", "3"}) nics += std::string(",lo@127.0.") + rail + host;
-  setenv("R2CCL_SOCKET_IFNAME", nics.substr(1).c_str(), 1);
-  setenv("R2CCL_HOST_ID", side.first() ? "first" : "second", 1);
-}
-
 // A NIC is silent for a while, or slow: chunks are sent twice, and late copies come
 // after the end of a receive.
 void changes_no_byte_after_the_end(Side& side, const Settings& settings) {
-  const std::string file = std::string("conformance-faults-") + std::to_string(getpid());
-  setenv("R2CCL_FAULT_FILE", file.c_str(), 1);
-  use_nics(side);
-  const auto write_faults = [&](const std::string& text) {
-    std::ofstream(file + ".new") << text;
-    std::rename((file + ".new").c_str(), file.c_str());
-  };
+  const Faults faults(side);
   const auto plugin = begin(settings);
   const Ends ends = connect(side, *plugin);
   std::vector<std::unique_ptr<Memory>> ended;
   trade(*plugin, ends, {1'000'000}, 0);
   for (unsigned round = 0; round < 60; ++round) {
-    const std::string nic =
-        "127.0." + std::to_string(round / 20 + 1) + (side.first() ? ".1" : ".2");
-    if (round % 20 == 4) write_faults(nic + " hole\n");
-    if (round % 20 == 14) write_faults(nic + (round < 40 ? "\n" : " delay 20\n"));
+    if (round % 20 == 4) faults.set(round / 20 + 1, "hole");
+    if (round % 20 == 14) faults.set(round / 20 + 1, round < 40 ? "" : "delay 20");
     Memory source(400'000);
     source.fill(round);
     ended.push_back(std::make_unique<Memory>(400'000));
@@ -156,14 +135,13 @@ void changes_no_byte_after_the_end(Side& side, const Settings& settings) {
     finish(*plugin, send);
     source.hide();
   }
-  write_faults("");
+  faults.set(1, "");
   trade(*plugin, ends, {1'000'000}, 0);
   for (unsigned round = 0; round < ended.size(); ++round) {
     CONFORMANCE_CHECK(ended[round]->has(round, 400'000));
   }
   close(*plugin, ends);
   succeed(plugin->finalize(), "finalize");
-  std::remove(file.c_str());
   expect_no_warning();
 }
 

@@ -3,8 +3,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace conformance {
@@ -171,6 +174,25 @@ void trade(Plugin& plugin, const Ends& ends, const std::vector<size_t>& sizes, u
     CONFORMANCE_CHECK(finish(plugin, receives[i]) == sizes[i]);
     CONFORMANCE_CHECK(targets[i]->has(seed + static_cast<unsigned>(i), sizes[i]));
   }
+}
+
+Faults::Faults(const Side& side)
+    : file_("conformance-faults-" + std::to_string(getpid())), host_(side.first() ? ".1" : ".2") {
+  std::string nics;
+  for (const char* rail : {"1", "2", "3"}) nics += std::string(",lo@127.0.") + rail + host_;
+  setenv("R2CCL_SOCKET_IFNAME", nics.substr(1).c_str(), 1);
+  setenv("R2CCL_HOST_ID", side.first() ? "first" : "second", 1);
+  setenv("R2CCL_FAULT_FILE", file_.c_str(), 1);
+}
+
+Faults::~Faults() {
+  std::remove(file_.c_str());
+}
+
+void Faults::set(unsigned nic, const std::string& words) const {
+  const std::string written = file_ + ".new";
+  std::ofstream(written) << "127.0." << nic << host_ << ' ' << words << '\n';
+  CONFORMANCE_CHECK(std::rename(written.c_str(), file_.c_str()) == 0);
 }
 
 void expect_warning(const std::string& part) {

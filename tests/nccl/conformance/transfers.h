@@ -77,6 +77,23 @@ Outcome failure_of(Plugin& plugin, void* request);
 void trade(Plugin& plugin, const Ends& ends, const std::vector<size_t>& sizes, unsigned seed,
            size_t spare = 64);
 
+// Faults of one's own three NICs, which are addresses of the loopback; the two processes stand for
+// two hosts. It must be there before begin().
+class Faults {
+ public:
+  explicit Faults(const Side& side);
+  ~Faults();
+  Faults(const Faults&) = delete;
+  Faults& operator=(const Faults&) = delete;
+
+  // `words`: as docs/lab.md has them; empty: no NIC has a fault. `nic`: from 1 on.
+  void set(unsigned nic, const std::string& words) const;
+
+ private:
+  const std::string file_;
+  const std::string host_;
+};
+
 // Checks that there are such lines of level WARN, or that there is none.
 void expect_warning(const std::string& part);
 void expect_no_warning();
