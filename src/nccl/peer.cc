@@ -23,6 +23,17 @@ bool at_rest(const WireEnd& end, const Link& link) {
                              [&](const auto& lane) { return link.idle(lane.context); });
 }
 
+// Everything that the other process sent has arrived, and a receive that is posted now may take it.
+// The others have nothing to wait for. The processes of a communicator close one after the other,
+// so this is no error unless a request waits: warn() says so first.
+template <typename Ends, typename WarnOfIt>
+void end_with_the_peer(const Ends& ends, const WarnOfIt& warn) {
+  if (std::ranges::any_of(ends, [](const auto& each) { return each.second->busy(); })) warn();
+  for (const auto& [number, end] : ends) {
+    if (end->sends() || end->busy()) end->fail(kRemoteError);
+  }
+}
+
 }  // namespace
 
 Peer::Peer(ProcessDriver& driver, Rank self, const JobOptions& options, uint64_t link, RankInfo own,
@@ -171,6 +182,9 @@ void Peer::progress(TimeNs) {
     closing_.erase(closing_.begin() + static_cast<ptrdiff_t>(i));
     finish(std::move(end));
   }
+  if (has_left_ && link()->all_delivered()) {
+    end_with_the_peer(ends_, [this] { warn_(name_ + " has closed all connections"); });
+  }
   if (leaving_ || !idle()) return;
   leaving_ = true;
   if (!link()->peer_ended()) link()->begin_goodbye();
@@ -191,7 +205,8 @@ void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>)
 void Peer::on_peer_end(Rank, PeerEnd end, const std::string& why) {
   switch (end) {
     case PeerEnd::goodbye:
-      return fail("has closed all connections", true);
+      has_left_ = true;
+      return;
     case PeerEnd::dead:
       return fail("has ended: " + why);
     case PeerEnd::cut_off:
@@ -219,12 +234,9 @@ void Peer::on_halted() noexcept {
   for (const auto& [number, end] : ends_) end->abandon();
 }
 
-// `harmless`: unless a request waits. The processes of a communicator close one after the other.
-void Peer::fail(const std::string& why, bool harmless) {
+void Peer::fail(const std::string& why) {
   if (std::exchange(failed_, true)) return;
-  const bool waited =
-      std::ranges::any_of(ends_, [](const auto& each) { return each.second->busy(); });
-  if (waited || (!harmless && !ends_.empty())) warn_(name_ + " " + why);
+  if (!ends_.empty()) warn_(name_ + " " + why);
   for (const auto& [number, end] : ends_) end->fail(kRemoteError);
 }
 

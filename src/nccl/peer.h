@@ -72,17 +72,17 @@ class Peer final : private JobPart {
   const Link* link() const { return const_cast<Job&>(job_).engine().link(other_); }
   bool idle() const { return ends_.empty() && closing_.empty() && holds_ == 0; }
   void finish(std::unique_ptr<WireEnd> end);
-  void fail(const std::string& why, bool harmless = false);
+  void fail(const std::string& why);
 
   // JobPart
   Rank rank_of(Rank peer) const override { return started_ ? peer : kNoRank; }
   bool has_context(ContextId) const override { return true; }
   void on_new_context(Rank peer, ContextId context) override;
   bool needs(Rank) const override { return !leaving_; }
-  bool misses(Rank) const override { return !failed_ && !ends_.empty(); }
+  bool misses(Rank) const override { return !failed() && !ends_.empty(); }
   void progress(TimeNs now) override;
   bool leaving() const override { return leaving_; }
-  bool failed() const override { return failed_; }
+  bool failed() const override { return failed_ || has_left_; }
   void on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) override;
   void on_peer_end(Rank rank, PeerEnd end, const std::string& why) override;
   void on_contradiction(Rank rank, const std::string& why) override;
@@ -108,6 +108,7 @@ class Peer final : private JobPart {
   bool started_ = false;
   bool leaving_ = false;
   bool failed_ = false;
+  bool has_left_ = false;  // the other process, in order
 };
 
 }  // namespace r2ccl::nccl

@@ -115,6 +115,30 @@ void closes_what_was_never_accepted(Side& side, const Settings& settings) {
   expect_no_warning();
 }
 
+// The message has no receive before the process that sent it has closed everything and ended.
+void delivers_before_the_end(Side& side, const Settings& settings) {
+  const auto plugin = begin(settings);
+  const Ends ends = connect(side, *plugin);
+  Memory source(20'000);
+  source.fill(1);
+  if (side.first()) {
+    finish(*plugin, post_send(*plugin, ends.send, source, source.size()));
+    close(*plugin, ends);
+    succeed(plugin->finalize(), "finalize");
+    return;
+  }
+  side.expect_end();
+  const Memory target(20'000);
+  CONFORMANCE_CHECK(finish(*plugin, post_receive(*plugin, ends.receive, target)) == target.size());
+  CONFORMANCE_CHECK(target.has(1, target.size()));
+  expect_no_warning();
+  CONFORMANCE_CHECK(failure_of(*plugin, post_receive(*plugin, ends.receive, target)) ==
+                    kRemoteError);
+  expect_warning("has closed all connections");
+  close(*plugin, ends);
+  succeed(plugin->finalize(), "finalize");
+}
+
 // The last word of a process that ends is that it has closed everything.
 void ends_with_connections_open(Side& side, const Settings& settings) {
   const auto plugin = begin(settings);
@@ -130,6 +154,7 @@ std::vector<Case> closing_cases() {
   return {{"closes_in_flight", closes_in_flight, {}, true},
           {"closes_one_end_after_the_other", closes_one_end_after_the_other, {}, true},
           {"closes_what_was_never_accepted", closes_what_was_never_accepted, {}, true},
+          {"delivers_before_the_end", delivers_before_the_end, {}, true},
           {"ends_with_connections_open", ends_with_connections_open, {}, true}};
 }
 
