@@ -21,6 +21,8 @@ enum Outcome : int {
 inline constexpr size_t kHandleBytes = 128;
 // The requests of one connection at a time.
 inline constexpr size_t kRequestsMax = 32;
+// The messages of one receive, each with a tag of its own.
+inline constexpr size_t kReceivesMax = 8;
 inline constexpr int kPointerHost = 1;
 
 // ncclDebugLogger_t, with the levels and the subsystem that this plugin uses.

@@ -158,7 +158,7 @@ void FaultBoard::on_verdict(const LinkVerdict& verdict, TimeNs now) {
   }
 }
 
-// A fault that says more takes in those that say less.
+// The more precise fault takes in the others.
 void FaultBoard::take_in(Open made, TimeNs now) {
   std::erase_if(open_, [&](const Open& each) {
     if (!covers(made, each)) return false;

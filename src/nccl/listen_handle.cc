@@ -11,7 +11,7 @@ namespace r2ccl::nccl {
 namespace {
 
 constexpr uint32_t kMagic = 0x4e43'3252;  // "R2CN"
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kAttemptAt = kHandleBytes - sizeof(uint64_t);
 
 Status not_ours() {

@@ -1,7 +1,5 @@
 #include "nccl/net.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -81,7 +79,6 @@ Net::Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transp
       options_(std::move(options)),
       endpoints_(rendezvous_addresses(nics, kHandleEndpointsMax)),
       driver_(std::move(transport)),
-      process_(getpid()),
       identity_(make_job_identity()),
       secret_(std::move(secret)) {
   options_.rank_count = 2;
@@ -248,10 +245,10 @@ Result<uint64_t> Net::begin_connect(ListenHandle handle) {
 
 void Net::give_up(Connect& connect) {
   if (connect.made != nullptr) {
-    connect.made->peer->close(*connect.made->end);
+    connect.made->peer()->close(*connect.made->end());
     delete std::exchange(connect.made, nullptr);
   }
-  if (connect.peer != nullptr) std::exchange(connect.peer, nullptr)->release();
+  if (connect.peer != nullptr) std::exchange(connect.peer, nullptr)->hold(-1);
 }
 
 Peer* Net::find_peer(const PeerKey& key) {
@@ -286,8 +283,8 @@ Status Net::hold_peer(Connect& connect, const PeerKey& key) {
     peer = made.value();
   }
   if (peer == connect.peer) return {};
-  peer->hold();
-  if (connect.peer != nullptr) connect.peer->release();
+  peer->hold(+1);
+  if (connect.peer != nullptr) connect.peer->hold(-1);
   connect.peer = peer;
   return {};
 }
@@ -308,7 +305,7 @@ MeetingClient::Opening Net::on_answer(Connect& connect, const PeerKey& key, cons
   if (peer != find_usable(key)) return {Kind::again};
   const auto end = peer->open_end(answer.connection, true);
   if (!end.ok()) return {Kind::failed, end.status()};
-  connect.made = new Comm{end.value(), peer};
+  connect.made = new Comm(end.value(), peer);
   return {Kind::open};
 }
 
@@ -361,28 +358,31 @@ Result<Peer*> Net::peer_of(const Ask& ask, bool* later) {
 }
 
 Status Net::on_opened(const Ask& ask) {
-  const auto accepted = accepted_.find(ask.attempt);
-  if (accepted == accepted_.end()) return nobody_listens();
-  accepted->second.opened = true;
+  const auto found = accepted_.find(ask.attempt);
+  if (found == accepted_.end()) return nobody_listens();
+  Accepted& accepted = found->second;
+  if (accepted.opened == 0) accepted.opened = next_opened_++;
   return {};
 }
 
 Result<Comm*> Net::accept(uint32_t listener) {
   Comm* made = nullptr;
   driver_.thread()->call([&] {
+    Accepted* oldest = nullptr;
     for (auto& [attempt, accepted] : accepted_) {
-      if (accepted.listener != listener || !accepted.opened || accepted.taken) continue;
-      accepted.taken = true;
-      Peer* peer = find_link(accepted.link);
-      made = new Comm{peer->find(accepted.number), peer};
-      return;
+      if (accepted.listener != listener || accepted.opened == 0 || accepted.taken) continue;
+      if (oldest == nullptr || accepted.opened < oldest->opened) oldest = &accepted;
     }
+    if (oldest == nullptr) return;
+    Peer* peer = find_link(oldest->link);
+    made = new Comm(peer->find(oldest->number), peer);
+    oldest->taken = true;
   });
   return made;
 }
 
 void Net::close(Comm* comm) {
-  driver_.thread()->call([comm] { comm->peer->close(*comm->end); });
+  driver_.thread()->call([comm] { comm->peer()->close(*comm->end()); });
   delete comm;
 }
 
@@ -467,7 +467,6 @@ void Net::on_exception(const std::exception& error) noexcept {
 }
 
 void Net::flush(bool last) {
-  if (getpid() != process_) return;  // a forked child has no part in the links
   const auto settled = [this] {
     const auto test = [](const auto& peer) { return peer->settled(); };
     return std::ranges::all_of(parted_, test) &&

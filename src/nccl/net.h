@@ -4,8 +4,7 @@
 // Any thread may call it. Only send, receive and test (wire_end.h) are called often.
 #pragma once
 
-#include <sys/types.h>
-
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -40,9 +39,18 @@ struct Device {
 };
 
 // NCCL's sendComm or recvComm points here.
-struct Comm {
-  WireEnd* end = nullptr;
-  Peer* peer = nullptr;
+class Comm {
+ public:
+  Comm(WireEnd* end, Peer* peer) : peer_(peer) { end_.store(end, std::memory_order_release); }
+
+  // Another thread of NCCL's made the connection. Here it is ordered after that, however NCCL does
+  // it.
+  WireEnd* end() const { return end_.load(std::memory_order_acquire); }
+  Peer* peer() const { return peer_; }
+
+ private:
+  std::atomic<WireEnd*> end_ = nullptr;
+  Peer* const peer_;
 };
 
 class Net final : private MeetingHost, private ProcessEngine::Member {
@@ -61,6 +69,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   void close_listener(uint32_t listener);
   // Returns null while there is no connection yet. Another try has the same buffer as handle.
   Result<Comm*> connect(std::span<std::byte, kHandleBytes> handle);
+  // Takes the connections of a listener in the order in which they were made.
   Result<Comm*> accept(uint32_t listener);
   void close(Comm* comm);
   // Returns the faults of its links so far, for tests.
@@ -88,7 +97,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
     uint32_t listener = 0;
     uint64_t link = 0;
     uint32_t number = 0;
-    bool opened = false;  // at the other end, too
+    uint64_t opened = 0;  // the order in which they were opened at the other end, too; 0: not yet
     bool taken = false;   // NCCL has it
     TimeNs asked_at = 0;  // when the other process last asked
   };
@@ -134,7 +143,6 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   std::vector<Device> devices_;
   std::vector<Endpoint> endpoints_;  // in the handles
   ProcessDriver driver_;
-  const pid_t process_;
   JobIdentity identity_;  // names this process; a configured secret is not in it
   LockedBytes secret_;    // the configured one
   DrainRegistry drains_;
@@ -150,6 +158,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   std::map<Attempt, Accepted> accepted_;
   uint64_t next_connect_ = 1;
   uint32_t next_listener_ = 1;
+  uint64_t next_opened_ = 1;
   bool drops_ = false;  // drop_ended_peers() is posted
 };
 

@@ -31,7 +31,7 @@ class NetDrains {
   NetDrains(const NetDrains&) = delete;
   NetDrains& operator=(const NetDrains&) = delete;
 
-  // As StatusSource::drain_status. `peers`: those that have started.
+  // As StatusSource::drain_status. `peers`: the started ones.
   std::optional<std::string> answer(uint64_t client, std::string_view line,
                                     const std::vector<Peer*>& peers);
   // Returns when the client that waits is to ask again.

@@ -33,7 +33,7 @@ struct NetIdentity {
 
 class NetStatus final : public StatusSource, public PeerWatcher, private HandlerOwner {
  public:
-  // `nics`: the names of this process's. `peers`: returns those that have started.
+  // `nics`: the names of this process's. `peers`: returns the started ones.
   NetStatus(NetIdentity identity, ProcessEngine& engine, DrainRegistry& drains,
             std::vector<std::string> nics, std::function<std::vector<Peer*>()> peers);
   NetStatus(const NetStatus&) = delete;

@@ -62,11 +62,18 @@ class NetTest : public testing::TestWithParam<const char*> {
     return pair;
   }
 
-  static Outcome wait(WireEnd::Request* request, size_t* bytes) {
+  static Outcome wait(WireEnd::Request* request, int* sizes) {
     bool done = false;
     Outcome outcome = kSuccess;
-    while (!done && outcome == kSuccess) outcome = request->test(&done, bytes);
+    while (!done && outcome == kSuccess) outcome = request->test(&done, sizes);
     return outcome;
+  }
+
+  static WireEnd::Request* send(const Pair& pair, std::span<const std::byte> bytes, int tag = 0) {
+    return pair.send->end()->send(bytes, tag);
+  }
+  static WireEnd::Request* receive(const Pair& pair, std::span<std::byte> bytes, int tag = 0) {
+    return pair.receive->end()->receive({&bytes, 1}, &tag);
   }
 
   // Sends a message of each size, the receiver's buffer is larger, and checks every byte.
@@ -78,18 +85,18 @@ class NetTest : public testing::TestWithParam<const char*> {
       targets.push_back(std::vector<std::byte>(size + 64, std::byte{0xee}));
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
-      sends.push_back(pair.send->end->send(sources[i]));
-      receives.push_back(pair.receive->end->receive(targets[i]));
+      sends.push_back(send(pair, sources[i]));
+      receives.push_back(receive(pair, targets[i]));
       ASSERT_NE(sends.back(), nullptr);
       ASSERT_NE(receives.back(), nullptr);
     }
     for (size_t i = 0; i < sizes.size(); ++i) {
-      size_t sent = 0;
-      size_t received = 0;
+      int sent = 0;
+      int received = 0;
       ASSERT_EQ(wait(sends[i], &sent), kSuccess);
       ASSERT_EQ(wait(receives[i], &received), kSuccess);
-      EXPECT_EQ(sent, sizes[i]);
-      EXPECT_EQ(received, sizes[i]);
+      EXPECT_EQ(static_cast<size_t>(sent), sizes[i]);
+      EXPECT_EQ(static_cast<size_t>(received), sizes[i]);
       EXPECT_EQ(std::memcmp(sources[i].data(), targets[i].data(), sizes[i]), 0) << sizes[i];
       EXPECT_EQ(targets[i][sizes[i]], std::byte{0xee}) << "a byte behind the message";
     }
@@ -175,11 +182,11 @@ TEST_P(NetTest, DeliversWhatWasSentBeforeTheSenderCloses) {
   const auto b = make();
   const Pair pair = connect(*a, *b);
   const auto source = pattern(20'000, 3);
-  size_t bytes = 0;
-  ASSERT_EQ(wait(pair.send->end->send(source), &bytes), kSuccess);
+  int bytes = 0;
+  ASSERT_EQ(wait(send(pair, source), &bytes), kSuccess);
   a->close(pair.send);
   std::vector<std::byte> target(source.size());
-  ASSERT_EQ(wait(pair.receive->end->receive(target), &bytes), kSuccess);
+  ASSERT_EQ(wait(receive(pair, target), &bytes), kSuccess);
   EXPECT_EQ(target, source);
   b->close(pair.receive);
 }
@@ -192,9 +199,8 @@ TEST_P(NetTest, ClosesWithRequestsInFlight) {
   {
     std::vector<std::vector<std::byte>> sources(kRequestsMax, pattern(1 << 20, 1));
     std::vector<std::vector<std::byte>> targets(kRequestsMax / 2, std::vector<std::byte>(1 << 20));
-    for (auto& source : sources) ASSERT_NE(pair.send->end->send(source), nullptr);
-    EXPECT_EQ(pair.send->end->send(sources[0]), nullptr) << "all slots are in use";
-    for (auto& target : targets) ASSERT_NE(pair.receive->end->receive(target), nullptr);
+    for (auto& source : sources) ASSERT_NE(send(pair, source), nullptr);
+    for (auto& target : targets) ASSERT_NE(receive(pair, target), nullptr);
     a->close(pair.send);
     b->close(pair.receive);
   }
@@ -291,6 +297,99 @@ TEST_P(NetTest, RefusesMoreConnectionsThanALinkHasRoomFor) {
   for (const Pair& pair : pairs) b->close(pair.receive);
 }
 
+// A group of receives, each with a tag; the sender sends in another order.
+TEST_P(NetTest, ReceivesGroupsByTag) {
+  const auto a = make();
+  const auto b = make();
+  const Pair pair = connect(*a, *b);
+  constexpr int kGroups = 20;
+  std::vector<std::vector<std::byte>> targets;
+  std::vector<std::vector<std::byte>> sources;
+  std::vector<WireEnd::Request*> receives, sends;
+  const auto size_of = [](int group, int tag) { return 1 + 37 * group + 9000 * tag; };
+  for (int group = 0; group < kGroups; ++group) {
+    std::array<std::span<std::byte>, kReceivesMax> buffers;
+    std::array<int, kReceivesMax> tags{};
+    for (int tag = 0; tag < 8; ++tag) {
+      targets.push_back(std::vector<std::byte>(80'000));
+      buffers[static_cast<size_t>(tag)] = targets.back();
+      tags[static_cast<size_t>(tag)] = 5 - tag;
+    }
+    receives.push_back(pair.receive->end()->receive(buffers, tags.data()));
+    ASSERT_NE(receives.back(), nullptr);
+  }
+  for (int tag = 7; tag >= 0; --tag) {
+    for (int group = 0; group < kGroups; ++group) {
+      sources.push_back(
+          pattern(static_cast<size_t>(size_of(group, tag)), static_cast<unsigned>(group)));
+      sends.push_back(send(pair, sources.back(), 5 - tag));
+      ASSERT_NE(sends.back(), nullptr);
+    }
+  }
+  for (int group = 0; group < kGroups; ++group) {
+    std::array<int, kReceivesMax> sizes{};
+    ASSERT_EQ(wait(receives[static_cast<size_t>(group)], sizes.data()), kSuccess);
+    for (int tag = 0; tag < 8; ++tag) {
+      const int size = size_of(group, tag);
+      EXPECT_EQ(sizes[static_cast<size_t>(tag)], size);
+      const auto expected = pattern(static_cast<size_t>(size), static_cast<unsigned>(group));
+      EXPECT_EQ(std::memcmp(targets[static_cast<size_t>(group * 8 + tag)].data(), expected.data(),
+                            expected.size()),
+                0)
+          << "group " << group << ", tag " << tag;
+    }
+  }
+  for (WireEnd::Request* request : sends) EXPECT_EQ(wait(request, nullptr), kSuccess);
+  a->close(pair.send);
+  b->close(pair.receive);
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
+TEST_P(NetTest, ATagWithoutAReceiveBlocksNoOther) {
+  const auto a = make();
+  const auto b = make();
+  const Pair pair = connect(*a, *b);
+  const auto source = pattern(300'000, 1);
+  std::vector<WireEnd::Request*> waiting;
+  for (size_t i = 0; i < kRequestsMax; ++i) waiting.push_back(send(pair, source, 1));
+  for (int tag = 2; tag < 20; ++tag) {
+    std::vector<std::byte> target(source.size());
+    WireEnd::Request* const receives = receive(pair, target, tag);
+    EXPECT_EQ(wait(send(pair, source, tag), nullptr), kSuccess);
+    EXPECT_EQ(wait(receives, nullptr), kSuccess);
+    EXPECT_EQ(target, source);
+  }
+  for (WireEnd::Request* request : waiting) {
+    std::vector<std::byte> target(source.size());
+    EXPECT_EQ(wait(receive(pair, target, 1), nullptr), kSuccess);
+    EXPECT_EQ(wait(request, nullptr), kSuccess);
+    EXPECT_EQ(target, source);
+  }
+  a->close(pair.send);
+  b->close(pair.receive);
+}
+
+// The sender begins tags that the receiver has not asked for, and never will.
+TEST_P(NetTest, ForgetsTheTagsOfClosedConnections) {
+  const auto a = make();
+  const auto b = make();
+  const Pair other = connect(*a, *b);
+  for (unsigned round = 0; round < 60; ++round) {
+    const Pair pair = connect(*a, *b);
+    const auto source = pattern(round % 2 == 0 ? 100 : 500'000, round);
+    for (int tag = 0; tag < 12; ++tag) {
+      if (tag == 6 && round % 3 == 0) b->close(pair.receive);
+      ASSERT_NE(send(pair, source, tag), nullptr);
+    }
+    if (round % 3 != 0) b->close(pair.receive);
+    a->close(pair.send);
+    exchange(other, {1000}, round);
+  }
+  a->close(other.send);
+  b->close(other.receive);
+  EXPECT_TRUE(warnings_.empty()) << warnings_.front();
+}
+
 // NCCL aborts a communicator and asks no more.
 TEST_P(NetTest, AConnectThatNobodyAsksForKeepsNoOtherWaiting) {
   for (int round = 0; round < 4; ++round) {
@@ -312,12 +411,12 @@ TEST_P(NetTest, FailsRequestsWhenTheOtherProcessEnds) {
   const Pair pair = connect(*a, *b);
   exchange(pair, {1000}, 1);
   std::vector<std::byte> source(5'000'000);
-  WireEnd::Request* request = pair.send->end->send(source);
+  WireEnd::Request* request = send(pair, source);
   b.reset();
-  size_t bytes = 0;
+  int bytes = 0;
   EXPECT_EQ(wait(request, &bytes), kRemoteError);
   EXPECT_EQ(wait(request, &bytes), kRemoteError) << "NCCL 2.22 asks again";
-  EXPECT_EQ(pair.send->end->outcome(), kRemoteError);
+  EXPECT_EQ(pair.send->end()->outcome(), kRemoteError);
   delete pair.receive;  // its process is gone
   a->close(pair.send);
   ASSERT_EQ(warnings_.size(), 1u);
@@ -365,6 +464,19 @@ TEST_P(NetTest, TellsThatAListenerIsClosed) {
   Status status;
   while (status.ok()) status = a->connect(handle).status();
   EXPECT_NE(status.message().find("nobody listens"), std::string::npos) << status.message();
+}
+
+TEST(LaneName, IsReadFromItsContext) {
+  for (const int tag : {0, 1, -1, 70'000, INT32_MAX, INT32_MIN}) {
+    for (const uint32_t number : {uint32_t{0}, uint32_t{1}, LaneName::kNumberMax}) {
+      const LaneName name{number, tag};
+      EXPECT_LE(name.context(), kContextMax);
+      EXPECT_EQ(LaneName::of(name.context()), name);
+      EXPECT_EQ(LaneName::of(LaneName::context_of_connection(number)), std::nullopt);
+    }
+  }
+  EXPECT_EQ(LaneName::of(ContextId(0)), std::nullopt);
+  EXPECT_EQ(LaneName::of(kContextMax), std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, NetTest, testing::Values("1", "0"), [](const auto& tested) {

@@ -13,15 +13,32 @@
 namespace r2ccl::nccl {
 namespace {
 
-// Leaves room on the link for channels whose ends are closing.
-constexpr size_t kConnectionsMax = limits::kChannelsMax - 64;
+// Leaves room on the link for channels whose ends are closing, and for those that the other
+// process opens at the same time.
+constexpr size_t kLanesMax = limits::kChannelsMax - 64;
+
+// Returns whether no message of its lanes is under way.
+bool at_rest(const WireEnd& end, const Link& link) {
+  return std::ranges::all_of(end.lanes(),
+                             [&](const auto& lane) { return link.idle(lane.context); });
+}
+
+// Everything that the other process sent has arrived, and a receive that is posted now may take it.
+// The others have nothing to wait for. The processes of a communicator close one after the other,
+// so this is no error unless a request waits: warn() says so first.
+template <typename Ends, typename WarnOfIt>
+void end_with_the_peer(const Ends& ends, const WarnOfIt& warn) {
+  if (std::ranges::any_of(ends, [](const auto& each) { return each.second->busy(); })) warn();
+  for (const auto& [number, end] : ends) {
+    if (end->sends() || end->busy()) end->fail(kRemoteError);
+  }
+}
 
 }  // namespace
 
 Peer::Peer(ProcessDriver& driver, Rank self, const JobOptions& options, uint64_t link, RankInfo own,
            Warn warn, PeerWatcher& watcher)
     : driver_(driver),
-      self_(self),
       other_(1 - self.value()),
       link_number_(link),
       own_(std::move(own)),
@@ -44,10 +61,10 @@ Status Peer::open() {
 }
 
 Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& token) {
-  R2CCL_CHECK(!started_);
+  R2CCL_CHECK(!started());
   if (theirs.rank != other_) return {Code::remote, "the other process has chosen the wrong rank"};
   MetJob met;
-  met.rank_table = self_ == Rank(0) ? std::vector{own_, theirs} : std::vector{theirs, own_};
+  met.rank_table = job_.self() == Rank(0) ? std::vector{own_, theirs} : std::vector{theirs, own_};
   R2CCL_RETURN_IF_ERROR(check_agreement(met.rank_table));
   // Both ends compute the key from the table as both have it.
   std::vector<std::byte> table;
@@ -67,32 +84,36 @@ Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& tok
   link_number_ = link;
   token_ = token;
   started_at_ = driver_.clock().now();
-  started_ = true;
   return {};
 }
 
 bool Peer::usable() const {
-  if (!started_) return true;
+  if (!started()) return true;
   const Link& link = *job_.engine().link(other_);
   return !leaving_ && !failed_ && !link.peer_said_goodbye() && !link.peer_ended();
 }
 
 Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
-  R2CCL_CHECK(started_ && !leaving_);
-  // Ends that are closed here have channels until they are closed at the other end, too.
-  if (link_of(*this).channel_count() >= kConnectionsMax) {
-    return Status(Code::invalid_usage, "two processes have at most " +
-                                           std::to_string(kConnectionsMax) +
-                                           " connections with each other");
+  R2CCL_CHECK(started() && !leaving_);
+  // Ends that are closed here have channels until they are closed at the other end, too. An end
+  // without one will have one.
+  const auto idle =
+      std::ranges::count_if(ends_, [](const auto& each) { return each.second->lanes().empty(); });
+  if (link_of(*this).channel_count() + static_cast<size_t>(idle) >= kLanesMax ||
+      number > LaneName::kNumberMax) {
+    return Status(Code::invalid_usage, "two processes have at most " + std::to_string(kLanesMax) +
+                                           " connections with each other, and tags of these");
   }
-  auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends);
   const bool closing =
       std::ranges::any_of(closing_, [&](const auto& each) { return each->number() == number; });
-  if (closing || ends_.contains(number) || job_.parts().is_closed(end->context())) {
+  if (closing || ends_.contains(number) ||
+      job_.parts().is_closed(LaneName::context_of_connection(number))) {
     return Status(Code::remote, name_ + " uses the number of a connection twice");
   }
+  auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends, warn_);
   if (usable()) {
-    end->open(link_of(*this), other_);
+    end->open(link_of(*this), other_,
+              [this] { return link_of(*this).channel_count() < kLanesMax; });
   } else {
     end->fail(kRemoteError);
   }
@@ -113,25 +134,59 @@ void Peer::close(WireEnd& end) {
   closing_.push_back(std::move(closed));
 }
 
-// The link forgets the channel once the other end is closed, too.
+// The link forgets the lanes once the other end is closed, too.
 void Peer::finish(std::unique_ptr<WireEnd> end) {
   end->cut();
-  job_.parts().close(end->context());
-  if (ended_there_.erase(end->context()) > 0) job_.parts().forget(end->context(), other_);
+  const ContextId name = end->name();
+  std::vector<ContextId> lanes;
+  for (const WireEnd::Lane& lane : end->lanes()) lanes.push_back(lane.context);
+  job_.parts().close(name);
+  for (const ContextId lane : lanes) job_.parts().close(lane);
+  if (ended_there_.erase(name) > 0) {
+    for (const ContextId lane : lanes) job_.parts().forget(lane, other_);
+  } else {
+    ended_here_[name] = std::move(lanes);
+  }
   if (link_of(*this).peer_ended()) return;
-  link_of(*this).send_notice(make_notice(NoticeKind::ended, 0, {}, end->context()));
+  link_of(*this).send_notice(make_notice(NoticeKind::ended, 0, {}, name));
+}
+
+// The other process has used the tag of a connection first. It may do so after this end was closed:
+// then the messages are thrown away.
+void Peer::on_new_context(Rank, ContextId context) {
+  const auto lane = LaneName::of(context);
+  if (!lane) return;
+  const bool full = link_of(*this).channel_count() >= limits::kChannelsMax;
+  WireEnd* end = find(lane->number);
+  for (const auto& each : closing_) {
+    if (each->number() == lane->number) end = each.get();
+  }
+  if (end != nullptr) {
+    if (!full && !end->on_new_lane(lane->tag)) link_of(*this).discard(context);
+    return;
+  }
+  const ContextId name = LaneName::context_of_connection(lane->number);
+  if (!job_.parts().is_closed(name)) return;
+  job_.parts().close(context);
+  const auto ended = ended_here_.find(name);
+  if (full || ended == ended_here_.end()) return;  // if both are closed, it is a late copy
+  ended->second.push_back(context);
+  link_of(*this).discard(context);
 }
 
 void Peer::progress(TimeNs) {
-  if (!started_) return;
+  if (!started()) return;
   for (size_t i = 0; i < closing_.size();) {
-    if (!link_of(*this).peer_ended() && !link_of(*this).idle(closing_[i]->context())) {
+    if (!link_of(*this).peer_ended() && !at_rest(*closing_[i], link_of(*this))) {
       ++i;
       continue;
     }
     std::unique_ptr<WireEnd> end = std::move(closing_[i]);
     closing_.erase(closing_.begin() + static_cast<ptrdiff_t>(i));
     finish(std::move(end));
+  }
+  if (has_left_ && link_of(*this).all_delivered()) {
+    end_with_the_peer(ends_, [this] { warn_(name_ + " has closed all connections"); });
   }
   if (leaving_ || !idle()) return;
   leaving_ = true;
@@ -140,7 +195,12 @@ void Peer::progress(TimeNs) {
 
 void Peer::on_notice(Rank, const NoticeView& notice, std::span<const std::byte>) {
   if (notice.kind != NoticeKind::ended) return;
-  if (job_.parts().is_closed(notice.context)) return job_.parts().forget(notice.context, other_);
+  if (job_.parts().is_closed(notice.context)) {
+    const auto ended = ended_here_.extract(notice.context);
+    if (ended.empty()) return;
+    for (const ContextId lane : ended.mapped()) job_.parts().forget(lane, other_);
+    return;
+  }
   // It may come before this end is open.
   if (ended_there_.size() < limits::kChannelsMax) ended_there_.insert(notice.context);
 }
@@ -156,7 +216,8 @@ void Peer::on_verdict(size_t place) {
 void Peer::on_peer_end(Rank, PeerEnd end, const std::string& why) {
   switch (end) {
     case PeerEnd::goodbye:
-      return fail("has closed all connections", true);
+      has_left_ = true;
+      return;
     case PeerEnd::dead:
       return fail("has ended: " + why);
     case PeerEnd::cut_off:
@@ -184,24 +245,22 @@ void Peer::on_halted() noexcept {
   for (const auto& [number, end] : ends_) end->abandon();
 }
 
-// `harmless`: unless a request waits. The processes of a communicator close one after the other.
-void Peer::fail(const std::string& why, bool harmless) {
+void Peer::fail(const std::string& why) {
   if (std::exchange(failed_, true)) return;
-  const bool waited =
-      std::ranges::any_of(ends_, [](const auto& each) { return each.second->busy(); });
-  if (waited || (!harmless && !ends_.empty())) warn_(name_ + " " + why);
+  if (!ends_.empty()) warn_(name_ + " " + why);
   for (const auto& [number, end] : ends_) end->fail(kRemoteError);
 }
 
 bool Peer::over() const {
   // A job that has halted gives its parts no passes, and moves no bytes.
   if (job_.engine().halted()) return ends_.empty() && holds_ == 0;
-  if (!started_) return idle();
+  if (!started()) return idle();
   return leaving_ && job_.engine().link(other_)->goodbye_done();
 }
 
 bool Peer::settled() const {
-  return over() || !idle() || (leaving_ && job_.engine().link(other_)->goodbye_told());
+  if (over() || (leaving_ && job_.engine().link(other_)->goodbye_told())) return true;
+  return closing_.empty() && !idle();
 }
 
 }  // namespace r2ccl::nccl

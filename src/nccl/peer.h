@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -24,9 +25,6 @@
 #include "runtime/process_driver.h"
 
 namespace r2ccl::nccl {
-
-// Tells NCCL's user of an error; printed at NCCL's level WARN.
-using Warn = std::function<void(const std::string& text)>;
 
 class Peer;
 
@@ -57,7 +55,7 @@ class Peer final : private JobPart {
   // Makes the link. Both processes call it with the same link number and token. Everything below
   // is legal once it has returned Ok.
   Status start(uint64_t link, const RankInfo& theirs, const LockedBytes& token);
-  bool started() const { return started_; }
+  bool started() const { return started_at_.has_value(); }
   const LockedBytes& token() const { return token_; }
 
   // Returns the number of a new connection that the other process has asked for: those of both
@@ -68,13 +66,13 @@ class Peer final : private JobPart {
   WireEnd* find(uint32_t number);  // null: there is none, or it was closed
   // NCCL uses it no more. Messages that are done but not acknowledged still arrive.
   void close(WireEnd& end);
-  // Keeps the link while a meeting for it goes on.
-  void hold() { ++holds_; }
-  void release() { --holds_; }
+  // Keeps the link while a meeting for it goes on: one more, or one less.
+  void hold(int change) { holds_ += change; }
 
   Job& job() { return job_; }
   size_t connections() const { return ends_.size(); }
-  TimeNs started_at() const { return started_at_; }
+  // Since start().
+  TimeNs started_at() const { return *started_at_; }
 
   // Returns whether new connections may use the link, or the one that it will have.
   bool usable() const;
@@ -86,16 +84,17 @@ class Peer final : private JobPart {
  private:
   bool idle() const { return ends_.empty() && closing_.empty() && holds_ == 0; }
   void finish(std::unique_ptr<WireEnd> end);
-  void fail(const std::string& why, bool harmless = false);
+  void fail(const std::string& why);
 
   // JobPart
-  Rank rank_of(Rank peer) const override { return started_ ? peer : kNoRank; }
+  Rank rank_of(Rank peer) const override { return started() ? peer : kNoRank; }
   bool has_context(ContextId) const override { return true; }
+  void on_new_context(Rank peer, ContextId context) override;
   bool needs(Rank) const override { return !leaving_; }
-  bool misses(Rank) const override { return !failed_ && !ends_.empty(); }
+  bool misses(Rank) const override { return !failed() && !ends_.empty(); }
   void progress(TimeNs now) override;
   bool leaving() const override { return leaving_; }
-  bool failed() const override { return failed_; }
+  bool failed() const override { return failed_ || has_left_; }
   void on_notice(Rank rank, const NoticeView& notice, std::span<const std::byte> bytes) override;
   void on_path_event(const PathEvent& event) override;
   void on_verdict(size_t place) override;
@@ -106,7 +105,6 @@ class Peer final : private JobPart {
   void on_halted() noexcept override;
 
   ProcessDriver& driver_;
-  const Rank self_;
   const Rank other_;
   uint64_t link_number_;
   RankInfo own_;
@@ -116,14 +114,15 @@ class Peer final : private JobPart {
   LockedBytes token_;
   std::string name_;
   std::map<uint32_t, std::unique_ptr<WireEnd>> ends_;
-  std::vector<std::unique_ptr<WireEnd>> closing_;  // their bytes are under way
-  std::set<ContextId> ended_there_;                // connections that are not closed here
+  std::vector<std::unique_ptr<WireEnd>> closing_;           // their bytes are under way
+  std::set<ContextId> ended_there_;                         // connections that are not closed here
+  std::map<ContextId, std::vector<ContextId>> ended_here_;  // their lanes; not closed there
   uint32_t next_number_;
-  size_t holds_ = 0;
-  TimeNs started_at_ = 0;
-  bool started_ = false;
+  int holds_ = 0;
+  std::optional<TimeNs> started_at_;
   bool leaving_ = false;
   bool failed_ = false;
+  bool has_left_ = false;  // the other process, in order
 };
 
 // These require a peer that has started.

@@ -98,6 +98,10 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   bool is_closed(ContextId context, Rank peer) const override {
     return parts_.is_closed(context) || parts_.has_ended(context, peer);
   }
+  void on_new_context(ContextId context, Rank peer) override {
+    parts_.for_each_with(peer,
+                         [&](JobPart& part, Rank rank) { part.on_new_context(rank, context); });
+  }
 
   ProcessEngine& process_;
   const Rank self_;

@@ -29,6 +29,9 @@ class JobPart {
   // Returns kNoRank if the process is not one of its members.
   virtual Rank rank_of(Rank peer) const = 0;
   virtual bool has_context(ContextId context) const = 0;
+  // A member uses a context of which this end has no channel on its link. The part may open or
+  // close it, now or later.
+  virtual void on_new_context(Rank, ContextId) {}
   // Returns whether it needs the link to one of its members: it has neither left it nor failed.
   virtual bool needs(Rank rank) const = 0;
   // Returns whether the end of a member's process is a fault for it: neither has that one left it,

@@ -2,7 +2,7 @@
 """Runs stock NCCL on a machine without a GPU, over its own sockets and over a network plugin.
 
     run.py [TEST...] [--ranks 2,4] [--plugin PATH --net NAME | --only-sockets | --only-plugin]
-           [--tables] [--version 2.30.7]
+           [--tables] [--version 2.30.7] [--sanitizer address|thread]
     run.py loop --ranks 2 --bytes 1048576 --seconds 10 [--plugin PATH]
 
 NCCL is the library of a wheel of PyPI, unchanged, which this script downloads once into a cache
@@ -23,7 +23,8 @@ The driver (driver/, nccl_driver) is one rank; its tests check every element:
     loop         AllReduce for --seconds or --iterations; prints a line of JSON for each rank
 
 The loop runs only when it is named. Without --plugin the tests run over sockets and, if it is
-built, over the build's own plugin. --tables adds the collectives over each of the plugin's tables,
+built, over the build's own plugin. --sanitizer takes the plugin of build-dev or build-tsan, and
+NCCL without instruments. --tables adds the collectives over each of the plugin's tables,
 by builds that have no other one. Each test is a line, "ok" or "FAIL", the number of ranks, its
 name, the network, and its time; the last line is the sum. After a failure the logs stay: those of
 the ranks, NCCL's own (NCCL_DEBUG=INFO), and the stacks of ranks that did not end. EMULATED_CUDA_LOG=2 logs each launch.
@@ -37,6 +38,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -51,6 +53,13 @@ VERSION = "2.30.7"
 TESTS = ("collectives", "splits", "cycles", "abort", "leave")
 # A test takes a few seconds. The driver gives up an operation earlier than the runner the test.
 LIMIT_S, PATIENCE_S = 120, 60
+# For each: the folder of the plugin's build, the library to load first, and its settings. NCCL has
+# leaks and races of its own.
+SANITIZERS = {
+    "address": ("build-dev", "libasan.so", {"ASAN_OPTIONS": "detect_leaks=0"}),
+    "thread": ("build-tsan", "libtsan.so",
+               {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:halt_on_error=1"}),
+}
 # The versions of NCCL's interface that the plugin has a table for.
 TABLES = range(6, 13)
 
@@ -67,9 +76,14 @@ def run_test(setup, test, ranks, args):
     """Runs a test and prints its line. Returns whether it has passed."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"nccl-{test}-"))
     started = time.monotonic()
-    preload = {"LD_PRELOAD": args.preload} if args.preload else {}
+    more = {"LD_PRELOAD": args.preload} if args.preload else {}
+    prefix = ()
+    if args.sanitizer:
+        more |= SANITIZERS[args.sanitizer][2]
+        # gcc 12's libraries cannot map their shadow where the kernel randomises more bits.
+        prefix = ("setarch", os.uname().machine, "-R")
     running = job.Job(setup, folder, test, ranks, driver_arguments(test, args),
-                      environment=lambda rank: preload)
+                      prefix=lambda rank: prefix, environment=lambda rank: more)
     try:
         codes = running.wait(args.limit + (args.seconds or 0))
     finally:
@@ -140,6 +154,8 @@ def read_command_line():
                         help="the CUDA that the wheel is for")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--preload", help="a library for LD_PRELOAD, such as libasan.so")
+    parser.add_argument("--sanitizer", choices=sorted(SANITIZERS),
+                        help="a plugin that is built with it")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for a test")
     parser.add_argument("--largest", type=int, default=1 << 20,
                         help="the most elements of a collective")
@@ -153,6 +169,11 @@ def read_command_line():
     for test in args.tests:
         if test not in (*TESTS, "loop"):
             parser.error(f"there is no test {test}")
+    if args.sanitizer:
+        folder, library, _ = SANITIZERS[args.sanitizer]
+        args.plugin = args.plugin or ROOT / folder / "libnccl-net-r2ccl.so"
+        args.preload = subprocess.run(["g++", f"-print-file-name={library}"], check=True, text=True,
+                                      stdout=subprocess.PIPE).stdout.strip()
     return args
 
 

@@ -1,15 +1,18 @@
 // The tables that NCCL finds in the plugin, over one core (net.h). NCCL takes the highest version
 // that it knows.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <climits>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <type_traits>
 
+#include "base/fork_guard.h"
 #include "base/limits.h"
 #include "nccl/abi.h"
 #include "nccl/net.h"
@@ -26,8 +29,10 @@ constexpr float kLatencyUnknown = 0;
 
 struct Process {
   std::atomic<Logger> log = nullptr;
-  std::mutex mutex;  // guards the rest; `net` never changes once it is there
-  std::unique_ptr<Net> net;
+  std::mutex mutex;  // guards changes of the rest
+  // Null until a first init has succeeded, and in a forked child until its own. Never destroyed.
+  std::atomic<Net*> net = nullptr;
+  Net* of_parent = nullptr;  // a forked child has no part in these links
   int contexts = 0;
 };
 
@@ -35,6 +40,20 @@ Process& process() {
   // Never destroyed: NCCL's threads may call at exit. A plugin that NCCL loads again finds it here.
   static auto* const instance = new Process;
   return *instance;
+}
+
+// The child of a fork begins anew. No other thread may hold the lock at that moment.
+void register_fork_handlers() {
+  [[maybe_unused]] static const bool once = [] {
+    at_fork([] { process().mutex.lock(); }, [] { process().mutex.unlock(); },
+            [] {
+              Process& here = process();
+              here.of_parent = here.net.exchange(nullptr);
+              here.contexts = 0;
+              here.mutex.unlock();
+            });
+    return true;
+  }();
 }
 
 void tell(int level, const std::string& text) {
@@ -80,14 +99,23 @@ Outcome guarded(const char* call, Body body) {
   }
 }
 
+// Runs body(Net&). NCCL may call though init has failed, or was never called.
+template <typename Body>
+Outcome with_net(const char* call, Body body) {
+  Net* const net = process().net;
+  if (net == nullptr) return fail(call, {Code::invalid_usage, "init has not succeeded"});
+  return guarded(call, [&] { return body(*net); });
+}
+
 Outcome open_net() {
   Process& here = process();
   if (here.net != nullptr) return kSuccess;
+  register_fork_handlers();
   auto net = Net::open(R2CCL_VERSION_CODE, [](const std::string& text) { tell(kLogWarn, text); });
   if (!net.ok()) return fail("init, so NCCL uses another network", net.status());
-  here.net = std::move(net).value();
+  here.net = net.value().release();
   std::string names;
-  for (const Device& device : here.net->devices()) names += " " + device.name;
+  for (const Device& device : here.net.load()->devices()) names += " " + device.name;
   tell(kLogInfo, "NICs:" + names);
   return kSuccess;
 }
@@ -112,7 +140,7 @@ Outcome init(void** context, uint64_t, void*, Logger log, void*) {
     const Outcome opened = open_net();
     if (opened != kSuccess) return opened;
     ++process().contexts;
-    *context = process().net.get();
+    *context = process().net;
     return kSuccess;
   });
 }
@@ -121,25 +149,28 @@ Outcome init(void** context, uint64_t, void*, Logger log, void*) {
 Outcome finalize(void*) {
   return guarded("finalize", [] {
     Process& here = process();
+    Net* net = nullptr;
     {
       const std::lock_guard lock(here.mutex);
       here.contexts = std::max(here.contexts - 1, 0);
-      if (here.contexts > 0 || here.net == nullptr) return kSuccess;
+      if (here.contexts == 0) net = here.net;
     }
-    here.net->flush();
+    if (net != nullptr) net->flush();
     return kSuccess;
   });
 }
 
 // The other processes learn of the end from this one, before they find its connections closed.
 __attribute__((destructor)) void at_exit() {
-  Process& here = process();
-  if (here.net != nullptr) here.net->flush(true);
+  Net* const net = process().net;
+  if (net != nullptr) net->flush(true);
 }
 
 Outcome devices(int* count) {
-  *count = static_cast<int>(process().net->devices().size());
-  return kSuccess;
+  return with_net("devices", [count](const Net& net) {
+    *count = static_cast<int>(net.devices().size());
+    return kSuccess;
+  });
 }
 
 template <typename Properties>
@@ -153,7 +184,7 @@ void fill(const Device& device, Properties* properties) {
   properties->speed = device.speed_mbps;
   properties->latency = kLatencyUnknown;
   properties->maxComms = kCommsMax;
-  properties->maxRecvs = 1;
+  properties->maxRecvs = static_cast<int>(kReceivesMax);
 }
 
 void fill_sizes(int device, auto* properties) {
@@ -164,10 +195,7 @@ void fill_sizes(int device, auto* properties) {
 }
 
 template <typename Properties>
-Outcome get_properties(int device, Properties* properties) {
-  const auto& all = process().net->devices();
-  if (device < 0 || static_cast<size_t>(device) >= all.size()) return kInvalidArgument;
-  const Device& chosen = all[static_cast<size_t>(device)];
+void fill(const Device& chosen, int device, Properties* properties) {
   if constexpr (std::is_same_v<Properties, PropertiesV11>) {
     *properties = {};
     properties->maxMultiRequestSize = 1;
@@ -182,7 +210,19 @@ Outcome get_properties(int device, Properties* properties) {
       properties->railId = properties->planeId = -1;
     }
   }
-  return kSuccess;
+}
+
+template <typename Properties>
+Outcome get_properties(int device, Properties* properties) {
+  return with_net("getProperties", [&](const Net& net) {
+    const auto& all = net.devices();
+    if (device < 0 || static_cast<size_t>(device) >= all.size()) {
+      return fail("getProperties",
+                  {Code::invalid_argument, "there is no device " + std::to_string(device)});
+    }
+    fill(all[static_cast<size_t>(device)], device, properties);
+    return kSuccess;
+  });
 }
 
 std::span<std::byte, kHandleBytes> handle_of(void* handle) {
@@ -191,8 +231,8 @@ std::span<std::byte, kHandleBytes> handle_of(void* handle) {
 
 // A listener is its number.
 Outcome listen(int, void* handle, void** listener) {
-  return guarded("listen", [&] {
-    const auto made = process().net->listen(handle_of(handle));
+  return with_net("listen", [&](Net& net) {
+    const auto made = net.listen(handle_of(handle));
     if (!made.ok()) return fail("listen", made.status());
     *listener = reinterpret_cast<void*>(uintptr_t{made.value()});
     return kSuccess;
@@ -204,9 +244,9 @@ uint32_t number_of(void* listener) {
 }
 
 Outcome connect(int, void* handle, void** comm) {
-  return guarded("connect", [&] {
+  return with_net("connect", [&](Net& net) {
     *comm = nullptr;
-    const auto made = process().net->connect(handle_of(handle));
+    const auto made = net.connect(handle_of(handle));
     if (!made.ok()) return fail("connect", made.status());
     *comm = made.value();
     return kSuccess;
@@ -214,35 +254,47 @@ Outcome connect(int, void* handle, void** comm) {
 }
 
 Outcome accept(void* listener, void** comm) {
-  return guarded("accept", [&] {
+  return with_net("accept", [&](Net& net) {
     *comm = nullptr;
-    const auto made = process().net->accept(number_of(listener));
+    const auto made = net.accept(number_of(listener));
     if (!made.ok()) return fail("accept", made.status());
     *comm = made.value();
     return kSuccess;
   });
 }
 
+Outcome not_of_host(const char* call) {
+  return fail(call, {Code::invalid_usage, "the memory is not the host's"});
+}
+
 // NCCL stages the memory of GPUs itself, so only memory of the host comes here, and needs no
 // registration.
 template <typename Size>
 Outcome register_memory(void*, void* data, Size, int type, void** memory) {
-  if (type != kPointerHost) return kInvalidUsage;
+  if (type != kPointerHost) return not_of_host("regMr");
   *memory = data;
   return kSuccess;
 }
 
 Outcome register_dma_buffer(void*, void*, size_t, int, uint64_t, int, void**) {
-  return kInvalidUsage;
+  return not_of_host("regMrDmaBuf");
 }
 
 Outcome deregister_memory(void*, void*) {
   return kSuccess;
 }
 
+// Peer has said why, unless the other process closed its last connection to this one in order.
+Outcome fail_at_end(const char* call, Outcome outcome) {
+  tell(kLogWarn, std::string(call) +
+                     ": the connection has ended. Unless an earlier line names a fault, the other "
+                     "process has closed it.");
+  return outcome;
+}
+
 template <typename Size>
-Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
-  WireEnd& end = *static_cast<Comm*>(comm)->end;
+Outcome send(void* comm, void* data, Size size, int tag, void*, void** request) {
+  WireEnd& end = *static_cast<Comm*>(comm)->end();
   *request = nullptr;
   if (size < Size(0) || static_cast<size_t>(size) > limits::kMessageBytesMax) {
     return fail("isend", {Code::invalid_argument,
@@ -250,8 +302,8 @@ Outcome send(void* comm, void* data, Size size, int, void*, void** request) {
                               std::to_string(limits::kMessageBytesMax) +
                               " are possible (NCCL_BUFFSIZE is too large)"});
   }
-  if (end.outcome() != kSuccess) return end.outcome();
-  *request = end.send({static_cast<const std::byte*>(data), static_cast<size_t>(size)});
+  if (end.outcome() != kSuccess) return fail_at_end("isend", end.outcome());
+  *request = end.send({static_cast<const std::byte*>(data), static_cast<size_t>(size)}, tag);
   return kSuccess;
 }
 
@@ -260,14 +312,24 @@ Outcome send(void* comm, void* data, Size size, int tag, void* memory, void*, vo
   return send(comm, data, size, tag, memory, request);
 }
 
-// One message a receive, so the tag, which both ends give alike, says nothing new.
 template <typename Size>
-Outcome receive(void* comm, int count, void** data, Size* sizes, int*, void**, void** request) {
-  WireEnd& end = *static_cast<Comm*>(comm)->end;
+Outcome receive(void* comm, int count, void** data, Size* sizes, int* tags, void**,
+                void** request) {
+  WireEnd& end = *static_cast<Comm*>(comm)->end();
   *request = nullptr;
-  if (count != 1) return kInvalidArgument;
-  if (end.outcome() != kSuccess) return end.outcome();
-  *request = end.receive({static_cast<std::byte*>(*data), static_cast<size_t>(*sizes)});
+  std::array<std::span<std::byte>, kReceivesMax> buffers;
+  bool good = count >= 1 && static_cast<size_t>(count) <= buffers.size();
+  for (size_t i = 0; good && i < static_cast<size_t>(count); ++i) {
+    good = sizes[i] >= Size(0);
+    if (good) buffers[i] = {static_cast<std::byte*>(data[i]), static_cast<size_t>(sizes[i])};
+  }
+  if (!good) {
+    return fail("irecv",
+                {Code::invalid_argument, "it takes 1 to " + std::to_string(buffers.size()) +
+                                             " buffers, each of 0 bytes or more"});
+  }
+  if (end.outcome() != kSuccess) return fail_at_end("irecv", end.outcome());
+  *request = end.receive(std::span(buffers).first(static_cast<size_t>(count)), tags);
   return kSuccess;
 }
 
@@ -283,25 +345,24 @@ Outcome flush(void*, int, void**, int*, void**, void** request) {
   return kSuccess;
 }
 
+// `sizes` has room for the messages of a receive.
 Outcome test(void* request, int* done, int* sizes) {
   bool ended = false;
-  size_t bytes = 0;
-  const Outcome outcome = static_cast<WireEnd::Request*>(request)->test(&ended, &bytes);
+  const Outcome outcome = static_cast<WireEnd::Request*>(request)->test(&ended, sizes);
   *done = ended ? 1 : 0;
-  if (ended && sizes != nullptr) *sizes = static_cast<int>(bytes);
   return outcome;
 }
 
 Outcome close(void* comm) {
-  return guarded("close", [comm] {
-    process().net->close(static_cast<Comm*>(comm));
+  return with_net("close", [comm](Net& net) {
+    net.close(static_cast<Comm*>(comm));
     return kSuccess;
   });
 }
 
 Outcome close_listener(void* listener) {
-  return guarded("closeListen", [listener] {
-    process().net->close_listener(number_of(listener));
+  return with_net("closeListen", [listener](Net& net) {
+    net.close_listener(number_of(listener));
     return kSuccess;
   });
 }

@@ -50,6 +50,7 @@ class EngineObserver {
   virtual void on_contradiction(Rank peer, const std::string& why) = 0;
   // As of LinkHost.
   virtual bool is_closed(ContextId context, Rank peer) const = 0;
+  virtual void on_new_context(ContextId, Rank) {}
 };
 
 class ProgressEngine final : private LinkHost {
@@ -156,6 +157,9 @@ class ProgressEngine final : private LinkHost {
   void on_reached(Rank peer) override { unreached_.on_reached(peer, clock().now()); }
   bool is_closed(ContextId context, Rank peer) const override {
     return observer_->is_closed(context, peer);
+  }
+  void on_new_context(ContextId context, Rank peer) override {
+    observer_->on_new_context(context, peer);
   }
   void wake(Rank peer) override { peers_.wake(peer); }
   void on_goodbye(Rank peer) override { observer_->on_goodbye(peer); }

@@ -112,6 +112,10 @@ void Link::forget_closed() {
 // Returns the channel that the peer names; null: its messages there are thrown away.
 Result<Channel*> Link::hear(ChannelId id) {
   if (Channel* known = channels_.find(id); known != nullptr) return &known->use();
+  if (!channels_.has(context_of(id))) {
+    host_.on_new_context(context_of(id), end_.peer);
+    if (Channel* opened = channels_.find(id); opened != nullptr) return &opened->use();
+  }
   const bool closed = host_.is_closed(context_of(id), end_.peer);
   if (!closed || mutated(Mutant::closed_heard)) return channels_.heard(id);
   return channels_.has(context_of(id)) ? add_cancelled(id) : nullptr;

@@ -96,6 +96,9 @@ class LinkHost {
   // Returns whether nothing that `peer` still sends in the communicator counts: this end is done
   // with it for ever, or the peer is.
   virtual bool is_closed(ContextId context, Rank peer) const = 0;
+  // The peer uses a context of which the link has no channel. Its user may open its channels, or
+  // close it.
+  virtual void on_new_context(ContextId, Rank) {}
   // The link to `peer` has work: its progress() is due. Called from anywhere.
   virtual void wake(Rank peer) = 0;
   // The peer's goodbye has arrived, and with it everything that the peer ever sent.

@@ -104,7 +104,10 @@ void Link::on_control(Path& path, ControlFrame frame) {
 // complete.
 Status Link::apply_channels(const ControlFrame& frame) {
   for (const ChannelReport& report : frame.channels) {
-    // The peer takes part in no communicator with this channel: a notice says so.
+    // The peer takes part in no communicator with this channel: a notice says so. But a user that
+    // would open it later must know.
+    const ContextId context = context_of(report.channel);
+    if (report.discards && !channels_.has(context)) host_.on_new_context(context, end_.peer);
     if (report.discards && channels_.find(report.channel) == nullptr) continue;
     const auto target = hear(report.channel);
     if (!target.ok()) return target.status();
