@@ -5,7 +5,8 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
-#include <exception>
+#include <chrono>
+#include <new>
 #include <utility>
 
 #include "base/log.h"
@@ -13,6 +14,9 @@
 
 namespace r2ccl {
 namespace {
+
+// After a read that failed, for want of descriptors or memory.
+constexpr std::chrono::milliseconds kPause{250};
 
 bool add(const GuardedFd& epoll, int fd) {
   epoll_event event{};
@@ -56,25 +60,30 @@ NicWatch::~NicWatch() {
 
 Result<std::vector<Nic>> NicWatch::nics() {
   std::unique_lock lock(mutex_);
-  if (!known_) {
+  if (!latest_) {
     lock.unlock();
-    publish(read_());
+    auto read = read_();
+    if (!read.ok()) return read;
     lock.lock();
+    publish(std::move(read).value());
   } else if (given_) {
     ask();
   }
   given_ = true;
-  if (!error_.ok()) return error_;
-  return latest_;
+  return *latest_;
 }
 
 // A notice has the state of a link but not all of it, and notices may be lost: a read follows.
 bool NicWatch::drain() {
   const std::lock_guard lock(mutex_);
-  const std::vector<Nic> before = latest_;
-  if (events_.drain(latest_)) ask();
+  std::vector<Nic> now = latest_.value_or(std::vector<Nic>());
+  if (events_.drain(now)) ask();
   eventfd_t count = 0;
-  const bool is_new = eventfd_read(read_ended_.get(), &count) == 0 || before != latest_;
+  bool is_new = eventfd_read(read_ended_.get(), &count) == 0;
+  if (latest_ && *latest_ != now) {
+    is_new = true;
+    latest_ = std::move(now);
+  }
   if (is_new) given_ = false;
   return is_new;
 }
@@ -91,23 +100,37 @@ void NicWatch::run() {
     if (stop_) return;
     asked_ = false;
     lock.unlock();
-    try {
-      publish(read_());
-    } catch (const std::exception& error) {
-      R2CCL_LOG(warn, "cannot read the state of the NICs: %s", error.what());
-    }
+    const bool has_read = read_again();
     lock.lock();
+    if (has_read) continue;
+    asked_ = true;
+    asked_or_stopped_.wait_for(lock, kPause, [this] { return stop_; });
   }
 }
 
-void NicWatch::publish(Result<std::vector<Nic>> read) {
-  const std::lock_guard lock(mutex_);
-  // Notices that came during the read may be newer than its answer. Another read follows.
-  if (read.ok() && asked_) take_states(latest_, read.value());
-  const bool same = read.ok() ? error_.ok() && latest_ == read.value() : !error_.ok();
-  error_ = read.status();
-  if (read.ok()) latest_ = std::move(read).value();
-  if (!std::exchange(known_, true) || same) return;
+bool NicWatch::read_again() {
+  try {
+    auto read = read_();
+    if (read.ok()) {
+      const std::lock_guard lock(mutex_);
+      publish(std::move(read).value());
+      told_ = false;
+      return true;
+    }
+    if (!std::exchange(told_, true)) {
+      R2CCL_LOG(warn, "cannot read the state of the NICs: %s", read.status().message().c_str());
+    }
+  } catch (const std::bad_alloc&) {  // tried again, as any other failure
+  }
+  return false;
+}
+
+// Notices that came during the read may be newer than its answer. Then another read follows.
+void NicWatch::publish(std::vector<Nic> read) {
+  if (asked_ && latest_) take_states(*latest_, read);
+  const bool is_new = latest_ && *latest_ != read;
+  latest_ = std::move(read);
+  if (!is_new) return;
   given_ = false;
   eventfd_write(read_ended_.get(), 1);
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,8 +31,8 @@ class NicWatch {
   NicWatch(const NicWatch&) = delete;
   NicWatch& operator=(const NicWatch&) = delete;
 
-  // Returns the interfaces as they were last read. Only the first call reads them itself. If
-  // nothing is new since the last call, the thread reads them once more.
+  // Returns the interfaces as they were last read. The first call reads them itself, and only it
+  // can fail. If nothing is new since the last call, the thread reads them once more.
   Result<std::vector<Nic>> nics();
   // Is readable when something may be new.
   int fd() const { return both_.get(); }
@@ -42,21 +43,21 @@ class NicWatch {
   NicWatch(Read read, NicEvents events, GuardedFd read_ended, GuardedFd both);
 
   void run();
-  void publish(Result<std::vector<Nic>> read);
+  bool read_again();
+  void publish(std::vector<Nic> read);
   void ask();
 
   const Read read_;
   NicEvents events_;
+  bool told_ = false;           // the thread's: a line says that reads fail
   const GuardedFd read_ended_;  // eventfd, of reads with a difference
   const GuardedFd both_;        // epoll, of these two
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable asked_or_stopped_;
-  std::vector<Nic> latest_;
-  Status error_;        // of the last read
-  bool known_ = false;  // there was one
-  bool given_ = false;  // nics() has returned its result
-  bool asked_ = false;  // the thread must read
+  std::optional<std::vector<Nic>> latest_;  // none: no read has succeeded yet
+  bool given_ = false;                      // nics() has returned it
+  bool asked_ = false;                      // the thread must read
   bool stop_ = false;
 
   std::thread thread_;  // last: uses all others

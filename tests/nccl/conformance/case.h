@@ -1,5 +1,5 @@
-// A case: the work of two processes with the plugin at the same time. Each case has processes of its
-// own, which have not loaded the plugin before.
+// A case: the work of two processes with the plugin at the same time. Each case has processes of
+// its own, which have not loaded the plugin before.
 #pragma once
 
 #include <sys/types.h>
