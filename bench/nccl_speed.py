@@ -23,18 +23,21 @@ sys.path.insert(0, str(ROOT / "tests" / "nccl"))
 import job  # noqa: E402
 
 SIZES = (64 << 10, 1 << 20, 16 << 20, 64 << 20)
-TABLES = {"r2ccl": "ncclNetPlugin_v12", "sockets": "ncclNetSocket"}
+# The table, and further variables. Between processes of one host r2ccl has shared memory, else.
+REQUESTS = {"r2ccl": ("ncclNetPlugin_v12", {}), "r2ccl, TCP": ("ncclNetPlugin_v12", {"R2CCL_SHM": "0"}),
+            "sockets": ("ncclNetSocket", {})}
 LIMIT_S = 120
 
 
-def requests_once(setups, network, share):
+def requests_once(setup, network, share):
     """Returns {bytes: {name: us}}."""
-    setup = setups[network]
+    table, more = REQUESTS[network]
     # NCCL's sockets call CUDA, too.
     environment = setup.environment(0, {"R2CCL_SOCKET_IFNAME": "lo", "R2CCL_DEBUG": "WARN",
-                                        "LD_PRELOAD": str(setup.programs / "libemulated_cuda.so")})
+                                        "LD_PRELOAD": str(setup.programs / "libemulated_cuda.so"),
+                                        **more})
     library = setup.plugin or setup.library
-    done = subprocess.run([setup.programs.parent.parent / "nccl_requests", library, TABLES[network], str(share)],
+    done = subprocess.run([setup.programs.parent.parent / "nccl_requests", library, table, str(share)],
                           env=environment, text=True, capture_output=True, timeout=LIMIT_S)
     if done.returncode != 0:
         raise Failed(f"nccl_requests over {network}: {done.stderr[-500:]}")
@@ -43,18 +46,20 @@ def requests_once(setups, network, share):
 
 
 def requests(setups, options):
-    rounds = {network: [] for network in setups}
+    rounds = {network: [] for network in REQUESTS}
     for number in range(options.rounds):
         progress(f"requests, round {number + 1} of {options.rounds}")
-        for network in setups:
-            rounds[network].append(requests_once(setups, network, 0.1 if options.quick else 1))
+        for network in REQUESTS:
+            setup = setups[network.partition(",")[0]]
+            rounds[network].append(requests_once(setup, network, 0.1 if options.quick else 1))
     table = {network: {size: {name: median([each[size][name] for each in all_of_them])
                               for name in all_of_them[0][size]} for size in all_of_them[0]}
              for network, all_of_them in rounds.items()}
-    for size, figures in table["r2ccl"].items():
-        print(f"{size:9} bytes: " + ", ".join(
-            f"{name} {value:.1f} to {table['sockets'][size][name]:.1f} (ratio "
-            f"{value / table['sockets'][size][name]:.2f})" for name, value in figures.items()))
+    for network in list(REQUESTS)[:-1]:
+        for size, figures in table[network].items():
+            print(f"{network}, {size} bytes: " + ", ".join(
+                f"{name} {value:.1f} to {table['sockets'][size][name]:.1f} (ratio "
+                f"{value / table['sockets'][size][name]:.2f})" for name, value in figures.items()))
     return table
 
 
