@@ -46,7 +46,9 @@ MeetingServer::MeetingServer(Reactor& reactor, Transport& transport, const Clock
       host_(host),
       job_(std::move(job)),
       acceptor_(reactor, transport, clock,
-                {[this, nonce](NicId) { return make_rendezvous_acceptor(job_, nonce()); },
+                {[this, nonce = std::move(nonce)](NicId) {
+                   return make_rendezvous_acceptor(job_, nonce());
+                 },
                  [this](EstablishedConnection established) { admit(std::move(established)); }}) {}
 
 MeetingServer::~MeetingServer() = default;
