@@ -385,12 +385,12 @@ class DescriptorTest(LocalJobCase):
     def test_a_rank_that_has_too_few_tells_the_others(self):
         def body(lib, lines):
             if rank_number() == 1:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (19, 19))
             init_only(lib, lines)
         job = self.start(2, body, {"R2CCL_INIT_TIMEOUT_S": "60"})
         told = self.hear_all(job, "init")
-        self.assertRegex(told[1]["text"], r"needs at least \d+: .*which is 16 .*ulimit -n")
-        self.assertRegex(told[0]["text"], r"rank 1 .*which is 16 .*ulimit -n")
+        self.assertRegex(told[1]["text"], r"needs at least \d+: .*which is 19 .*ulimit -n")
+        self.assertRegex(told[0]["text"], r"rank 1 .*which is 19 .*ulimit -n")
         self.assertLess(told[0]["seconds"], 5 + BUSY_S)
         self.expect_end(job)
 

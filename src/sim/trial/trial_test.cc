@@ -54,6 +54,13 @@ TEST_P(KeptSeedTest, KeepsEveryRule) {
   EXPECT_GT(result.elements, 0U);
 }
 
+// A rank died while nobody knew its new address, so the others learned of it by the cut-off alone.
+// No operation with elements ended before.
+TEST(Regroup, TakesTheCutOffForADeathUnseen) {
+  const TrialResult result = run_trial(scenario_of(37264));
+  EXPECT_TRUE(result.violations.empty()) << report(37264, result);
+}
+
 INSTANTIATE_TEST_SUITE_P(Seeds, TrialTest, testing::Range<uint64_t>(1, kSeedsInARow + 1));
 
 // After a host was suspended, connections that waited for TCP's timer accused NICs.
@@ -102,9 +109,6 @@ INSTANTIATE_TEST_SUITE_P(VoucherOutOfReach, KeptSeedTest, testing::Values<uint64
 // One end lost a path because of bytes. The report of the other end arrived so late that it was
 // taken for another loss.
 INSTANTIATE_TEST_SUITE_P(OneLossReportedLate, KeptSeedTest, testing::Values<uint64_t>(4215));
-
-// A rank died while nobody knew its new address, so the others learned of it by the cut-off alone.
-INSTANTIATE_TEST_SUITE_P(DeathUnseen, KeptSeedTest, testing::Values<uint64_t>(37264));
 
 // The coordinator of a shrink died before the next rank knew its new address. The others told that
 // rank their calls, and it waited for the dead one.

