@@ -63,17 +63,19 @@ class NetStatusTest : public testing::Test {
     nets_.push_back(std::move(net).value());
     return *nets_.back();
   }
-  static void connect(Net& from, Net& to) {
+  // Makes a connection that nobody closes.
+  void connect(Net& from, Net& to) {
     Handle handle{};
     const uint32_t listener = to.listen(handle).value();
-    const Comm* send = nullptr;
-    const Comm* receive = nullptr;
+    Comm* send = nullptr;
+    Comm* receive = nullptr;
     for (int i = 0; i < 1'000'000 && (send == nullptr || receive == nullptr); ++i) {
       if (send == nullptr) send = from.connect(handle).value();
       if (receive == nullptr) receive = to.accept(listener).value();
     }
     ASSERT_NE(send, nullptr);
     ASSERT_NE(receive, nullptr);
+    for (Comm* each : {send, receive}) comms_.emplace_back(each);
     to.close_listener(listener);
   }
 
@@ -129,6 +131,7 @@ class NetStatusTest : public testing::Test {
   std::string folder_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Net>> nets_;
+  std::vector<std::unique_ptr<Comm>> comms_;
 };
 
 bool has(const std::string& text, const std::string& part) {
