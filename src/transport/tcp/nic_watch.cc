@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -43,13 +44,10 @@ NicWatch::NicWatch(Read read, NicEvents events, GuardedFd read_ended, GuardedFd 
     : read_(std::move(read)),
       events_(std::move(events)),
       read_ended_(std::move(read_ended)),
-      both_(std::move(both)) {
-  const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
-  thread_ = std::thread([this] { run(); });
-  pthread_setname_np(thread_.native_handle(), "r2ccl-nics");
-}
+      both_(std::move(both)) {}
 
 NicWatch::~NicWatch() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -88,9 +86,18 @@ bool NicWatch::drain() {
   return is_new;
 }
 
+// Without a thread, for want of memory or by a limit, the next ask tries again.
 void NicWatch::ask() {
   asked_ = true;
   asked_or_stopped_.notify_one();
+  if (thread_.joinable()) return;
+  try {
+    const SignalsBlocked blocked;  // no signal of the application is ever delivered to the thread
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), "r2ccl-nics");
+  } catch (const std::exception& error) {
+    R2CCL_LOG(warn, "no thread to read the state of the NICs: %s", error.what());
+  }
 }
 
 void NicWatch::run() {

@@ -60,7 +60,7 @@ class NicWatch {
   bool asked_ = false;                      // the thread must read
   bool stop_ = false;
 
-  std::thread thread_;  // last: uses all others
+  std::thread thread_;  // last: uses all others; starts at the first ask()
 };
 
 }  // namespace r2ccl
