@@ -61,7 +61,10 @@ std::optional<PeerLiveness::End> PeerLiveness::check(Goodbye goodbye, TimeNs sil
   if (goodbye.heard && (refused || gone >= kLeftAfter)) {
     return End{PeerEnd::goodbye, "the peer left in order"};
   }
-  if (evidence_.proves_death()) return End{PeerEnd::dead, "its kernel refuses new connections"};
+  // After its goodbye a process may end before all of its connections show that here.
+  if (!goodbye.heard && evidence_.proves_death()) {
+    return End{PeerEnd::dead, "its kernel refuses new connections"};
+  }
   if (away(silence, now) < cutoff_) return std::nullopt;
   return End{PeerEnd::cut_off,
              "no path has reached it for " + std::to_string(cutoff_ / kSecond) + " s"};

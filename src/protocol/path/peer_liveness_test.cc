@@ -208,6 +208,20 @@ TEST_F(PeerLivenessTest, ARefusalOnOnePathSaysNothingOfAPeerThatAnswersOnAnother
   });
 }
 
+// Its process has ended, and the end of one connection is slow to show.
+TEST_F(PeerLivenessTest, APeerThatSaidGoodbyeIsNeverDead) {
+  std::vector<Step> steps = {{0, Event::goodbye}, {0, Event::failed, 0}, {0, Event::failed, 1}};
+  for (const int64_t at : {1, 2, 3, 4}) {
+    for (const size_t path : {0, 1}) steps.push_back({at, Event::refused, path});
+  }
+  steps.push_back({5, Event::check});
+  steps.insert(steps.end(), {{20, Event::failed, 2},
+                             {20, Event::all_down},
+                             {21, Event::refused, 2},
+                             {21, Event::check, 0, PeerEnd::goodbye}});
+  play(steps);
+}
+
 TEST_F(PeerLivenessTest, APeerThatSaidGoodbyeHasLeftAfter5SWithoutAPath) {
   play({
       {0, Event::goodbye},

@@ -225,8 +225,7 @@ void receives_groups_through_faults(Side& side, const Settings& settings) {
   }
   close(*plugin, ends);
   succeed(plugin->finalize(), "finalize");
-  // No word of warnings: beside other load, 1 process of some 40 hears of the other one's end from
-  // its kernel before it hears the goodbye, and says so.
+  expect_no_warning();
 }
 
 }  // namespace
