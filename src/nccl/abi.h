@@ -23,7 +23,9 @@ inline constexpr size_t kHandleBytes = 128;
 inline constexpr size_t kRequestsMax = 32;
 // The messages of one receive, each with a tag of its own.
 inline constexpr size_t kReceivesMax = 8;
+// NCCL_PTR_HOST, NCCL_PTR_CUDA
 inline constexpr int kPointerHost = 1;
+inline constexpr int kPointerGpu = 2;
 
 // ncclDebugLogger_t, with the levels and the subsystem that this plugin uses.
 enum LogLevelOfNccl : int { kLogWarn = 2, kLogInfo = 3 };

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -19,25 +17,6 @@ namespace r2ccl::nccl {
 namespace {
 
 constexpr TimeNs kFlushMax = 1 * kSecond;
-// As NCCL's own sockets have it for a NIC that names no speed.
-constexpr int kSpeedUnknown = 10'000;
-
-// The real path of a PCI function in /sys; empty: the NIC has none.
-std::string pci_path_of(const std::string& nic) {
-  std::error_code error;
-  const auto path = std::filesystem::canonical("/sys/class/net/" + nic + "/device", error);
-  return error ? std::string() : path.string();
-}
-
-Device describe(const Nic& nic) {
-  Device device;
-  device.name = nic.name;
-  device.pci_path = pci_path_of(nic.name);
-  for (const uint8_t byte : nic.hardware) device.guid = device.guid << 8 | byte;
-  device.speed_mbps = nic.speed_mbps > 0 ? static_cast<int>(nic.speed_mbps) : kSpeedUnknown;
-  return device;
-}
-
 Status nobody_listens() {
   return {Code::remote, "nobody listens there any more"};
 }
@@ -69,7 +48,7 @@ Result<std::unique_ptr<Net>> Net::open(uint32_t version, Warn warn) {
   std::unique_ptr<Net> net(new Net(std::move(options), std::move(secret).value(),
                                    std::move(transport).value(), nics.value(), std::move(warn)));
   if (net->devices_.empty()) return Status(Code::system, "no usable NIC: see `r2ccl info`");
-  R2CCL_RETURN_IF_ERROR(net->start());
+  R2CCL_RETURN_IF_ERROR(net->start(nics.value()));
   return net;
 }
 
@@ -77,14 +56,12 @@ Net::Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transp
          const std::vector<Nic>& nics, Warn warn)
     : warn_(std::move(warn)),
       options_(std::move(options)),
+      devices_(describe_devices(nics, options_.config.nccl_devices)),
       endpoints_(rendezvous_addresses(nics, kHandleEndpointsMax)),
       driver_(std::move(transport)),
       identity_(make_job_identity()),
       secret_(std::move(secret)) {
   options_.rank_count = 2;
-  for (const Nic& nic : nics) {
-    if (nic.usable) devices_.push_back(nccl::describe(nic));
-  }
 }
 
 Net::~Net() {
@@ -99,7 +76,7 @@ Net::~Net() {
   });
 }
 
-Status Net::start() {
+Status Net::start(const std::vector<Nic>& nics) {
   JobIdentity meeting = identity_;
   R2CCL_RETURN_IF_ERROR(mix_in_secret(secret_, &meeting));
   auto info = describe_self(options_);
@@ -110,12 +87,14 @@ Status Net::start() {
   identity.rank =
       find_launched_rank([](const char* name) -> const char* { return std::getenv(name); });
   identity.authenticated = !secret_.empty();
-  std::vector<std::string> nics;
-  for (const Device& device : devices_) nics.push_back(device.name);
+  std::vector<std::string> names;
+  for (const Nic& nic : nics) {
+    if (nic.usable) names.push_back(nic.name);
+  }
   Status opened;
   driver_.thread()->call([&] {
     ProcessEngine& engine = driver_.engine();
-    operator_ = std::make_unique<NetStatus>(std::move(identity), engine, drains_, std::move(nics),
+    operator_ = std::make_unique<NetStatus>(std::move(identity), engine, drains_, std::move(names),
                                             [this] { return started_peers(); });
     if (options_.config.status) operator_->open(options_.config.runtime_dir);
     reactor_ = std::make_unique<Reactor>(engine.reactor(), static_cast<HandlerOwner&>(*this));
@@ -176,7 +155,7 @@ void Net::drop(const Accepted& accepted) {
   if (end != nullptr) peer->close(*end);
 }
 
-Result<Comm*> Net::connect(std::span<std::byte, kHandleBytes> handle) {
+Result<Comm*> Net::connect(size_t device, std::span<std::byte, kHandleBytes> handle) {
   uint64_t number = attempt_of(handle);
   Comm* made = nullptr;
   Status status;
@@ -184,7 +163,7 @@ Result<Comm*> Net::connect(std::span<std::byte, kHandleBytes> handle) {
     auto decoded = decode_listen_handle(handle);
     if (!decoded.ok()) return decoded.status();
     driver_.thread()->call([&] {
-      auto begun = begin_connect(std::move(decoded).value());
+      auto begun = begin_connect(device, std::move(decoded).value());
       if (begun.ok()) number = begun.value();
       if (!begun.ok()) status = begun.status();
     });
@@ -213,7 +192,7 @@ Result<Comm*> Net::connect(std::span<std::byte, kHandleBytes> handle) {
   return made;
 }
 
-Result<uint64_t> Net::begin_connect(ListenHandle handle) {
+Result<uint64_t> Net::begin_connect(size_t device, ListenHandle handle) {
   JobIdentity job;
   job.id = handle.process;
   job.secret = handle.secret;
@@ -222,6 +201,7 @@ Result<uint64_t> Net::begin_connect(ListenHandle handle) {
   const uint64_t number = next_connect_++;
   Connect& connect = connects_[number];
   secure_random(connect.attempt);
+  connect.device = device;
   connect.asked_at = driver_.clock().now();
   const uint32_t listener = handle.listener;
   MeetingClient::Callbacks callbacks;
@@ -303,7 +283,7 @@ MeetingClient::Opening Net::on_answer(Connect& connect, const PeerKey& key, cons
   // Another link of this number: that process has lost the one that this one has.
   if (!(peer->token() == answer.token)) part_from(key);
   if (peer != find_usable(key)) return {Kind::again};
-  const auto end = peer->open_end(answer.connection, true);
+  const auto end = peer->open_end(answer.connection, true, devices_[connect.device].nic);
   if (!end.ok()) return {Kind::failed, end.status()};
   connect.made = new Comm(end.value(), peer);
   return {Kind::open};
@@ -327,7 +307,7 @@ Result<MeetingHost::Verdict> Net::on_ask(const Ask& ask, Answer* answer) {
     if (taken) return lost_link();
     if (known != accepted_.end()) drop(known->second);  // its link has ended since the last answer
     const uint32_t number = peer->next_number();
-    const auto end = peer->open_end(number, false);
+    const auto end = peer->open_end(number, false, {});
     if (!end.ok()) return end.status();
     accepted_[ask.attempt] = {ask.listener, peer->link_number(), number};
   }

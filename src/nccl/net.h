@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "nccl/device.h"
 #include "nccl/listen_handle.h"
 #include "nccl/meeting_client.h"
 #include "nccl/meeting_server.h"
@@ -29,14 +30,6 @@
 #include "transport/transport.h"
 
 namespace r2ccl::nccl {
-
-// A NIC as NCCL's search for rings sees it.
-struct Device {
-  std::string name;
-  std::string pci_path;  // empty: it has none
-  uint64_t guid = 0;
-  int speed_mbps = 0;
-};
 
 // NCCL's sendComm or recvComm points here.
 class Comm {
@@ -68,7 +61,8 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   Result<uint32_t> listen(std::span<std::byte, kHandleBytes> handle);
   void close_listener(uint32_t listener);
   // Returns null while there is no connection yet. Another try has the same buffer as handle.
-  Result<Comm*> connect(std::span<std::byte, kHandleBytes> handle);
+  // Requires that the device is there.
+  Result<Comm*> connect(size_t device, std::span<std::byte, kHandleBytes> handle);
   // Takes the connections of a listener in the order in which they were made.
   Result<Comm*> accept(uint32_t listener);
   void close(Comm* comm);
@@ -88,6 +82,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
   struct Connect {
     std::unique_ptr<MeetingClient> client;
     Attempt attempt{};
+    size_t device = 0;
     Peer* peer = nullptr;  // that it holds
     Comm* made = nullptr;
     TimeNs asked_at = 0;  // when NCCL last asked for it
@@ -104,9 +99,9 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
 
   Net(CommunicatorOptions options, LockedBytes secret, std::unique_ptr<Transport> transport,
       const std::vector<Nic>& nics, Warn warn);
-  Status start();
+  Status start(const std::vector<Nic>& nics);
   std::vector<Peer*> started_peers() const;
-  Result<uint64_t> begin_connect(ListenHandle handle);
+  Result<uint64_t> begin_connect(size_t device, ListenHandle handle);
   void progress(Connect& connect, TimeNs now);
   // Takes back an attempt that NCCL does not get the connection of.
   static void give_up(Connect& connect);
@@ -140,7 +135,7 @@ class Net final : private MeetingHost, private ProcessEngine::Member {
 
   const Warn warn_;
   CommunicatorOptions options_;
-  std::vector<Device> devices_;
+  const std::vector<Device> devices_;
   std::vector<Endpoint> endpoints_;  // in the handles
   ProcessDriver driver_;
   JobIdentity identity_;  // names this process; a configured secret is not in it

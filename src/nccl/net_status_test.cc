@@ -70,7 +70,7 @@ class NetStatusTest : public testing::Test {
     Comm* send = nullptr;
     Comm* receive = nullptr;
     for (int i = 0; i < 1'000'000 && (send == nullptr || receive == nullptr); ++i) {
-      if (send == nullptr) send = from.connect(handle).value();
+      if (send == nullptr) send = from.connect(0, handle).value();
       if (receive == nullptr) receive = to.accept(listener).value();
     }
     ASSERT_NE(send, nullptr);

@@ -47,7 +47,7 @@ class NetTest : public testing::TestWithParam<const char*> {
   static Pair connect(Net& from, Net& to, uint32_t listener, Handle handle) {
     Pair pair;
     for (int i = 0; i < 200'000 && (pair.send == nullptr || pair.receive == nullptr); ++i) {
-      if (pair.send == nullptr) pair.send = from.connect(handle).value();
+      if (pair.send == nullptr) pair.send = from.connect(0, handle).value();
       if (pair.receive == nullptr) pair.receive = to.accept(listener).value();
     }
     EXPECT_NE(pair.send, nullptr);
@@ -156,12 +156,12 @@ TEST_P(NetTest, ConnectsWhenBothAskAtOnce) {
     Pair there, back;
     std::thread other([&] {
       while (back.send == nullptr || there.receive == nullptr) {
-        if (back.send == nullptr) back.send = b->connect(of_a).value();
+        if (back.send == nullptr) back.send = b->connect(0, of_a).value();
         if (there.receive == nullptr) there.receive = b->accept(listener_b).value();
       }
     });
     while (there.send == nullptr || back.receive == nullptr) {
-      if (there.send == nullptr) there.send = a->connect(of_b).value();
+      if (there.send == nullptr) there.send = a->connect(0, of_b).value();
       if (back.receive == nullptr) back.receive = a->accept(listener_a).value();
     }
     other.join();
@@ -288,7 +288,7 @@ TEST_P(NetTest, RefusesMoreConnectionsThanALinkHasRoomFor) {
   for (int i = 0; i < 448; ++i) pairs.push_back(connect(*a, *b, listener, handle));
   Status status;
   Handle again = handle;
-  while (status.ok()) status = a->connect(again).status();
+  while (status.ok()) status = a->connect(0, again).status();
   EXPECT_NE(status.message().find("at most 448 connections"), std::string::npos)
       << status.message();
   exchange(pairs.back(), {1000}, 1);
@@ -397,7 +397,7 @@ TEST_P(NetTest, AConnectThatNobodyAsksForKeepsNoOtherWaiting) {
     const auto b = make();
     Handle handle{};
     b->close_listener(b->listen(handle).value());
-    EXPECT_EQ(a->connect(handle).value(), nullptr);
+    EXPECT_EQ(a->connect(0, handle).value(), nullptr);
     const Pair pair = connect(*b, *a);
     exchange(pair, {1000}, 1);
     b->close(pair.send);
@@ -427,9 +427,9 @@ TEST_P(NetTest, FailsRequestsWhenTheOtherProcessEnds) {
 TEST_P(NetTest, RefusesAHandleOfAnotherPlugin) {
   const auto net = make();
   Handle handle{};
-  EXPECT_EQ(net->connect(handle).status().code(), Code::invalid_argument);
+  EXPECT_EQ(net->connect(0, handle).status().code(), Code::invalid_argument);
   handle.fill(std::byte{0x5a});
-  EXPECT_EQ(net->connect(handle).status().code(), Code::invalid_argument);
+  EXPECT_EQ(net->connect(0, handle).status().code(), Code::invalid_argument);
 }
 
 // The handle names the right process and place, and has another secret.
@@ -446,7 +446,7 @@ TEST_P(NetTest, RefusesAStranger) {
   encode(forged, of_stranger);
   Status status;
   while (status.ok()) {
-    status = a->connect(of_stranger).status();
+    status = a->connect(0, of_stranger).status();
     EXPECT_EQ(b->accept(listener).value(), nullptr);
   }
   EXPECT_EQ(status.code(), Code::timeout) << status.message();
@@ -462,7 +462,7 @@ TEST_P(NetTest, TellsThatAListenerIsClosed) {
   Handle handle{};
   b->close_listener(b->listen(handle).value());
   Status status;
-  while (status.ok()) status = a->connect(handle).status();
+  while (status.ok()) status = a->connect(0, handle).status();
   EXPECT_NE(status.message().find("nobody listens"), std::string::npos) << status.message();
 }
 

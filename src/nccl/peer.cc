@@ -23,6 +23,13 @@ bool at_rest(const WireEnd& end, const Link& link) {
                              [&](const auto& lane) { return link.idle(lane.context); });
 }
 
+// No path between processes of one host has a NIC, so they prefer one in vain.
+NicId find_nic(const RankInfo& info, const std::string& name) {
+  const auto found = std::ranges::find(info.nics, name, &NicInfo::name);
+  if (found == info.nics.end()) return kNoNic;
+  return NicId(static_cast<uint16_t>(found - info.nics.begin()));
+}
+
 // Everything that the other process sent has arrived, and a receive that is posted now may take it.
 // The others have nothing to wait for. The processes of a communicator close one after the other,
 // so this is no error unless a request waits: warn() says so first.
@@ -93,7 +100,7 @@ bool Peer::usable() const {
   return !leaving_ && !failed_ && !link.peer_said_goodbye() && !link.peer_ended();
 }
 
-Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
+Result<WireEnd*> Peer::open_end(uint32_t number, bool sends, const std::string& nic) {
   R2CCL_CHECK(started() && !leaving_);
   // Ends that are closed here have channels until they are closed at the other end, too. An end
   // without one will have one.
@@ -112,7 +119,7 @@ Result<WireEnd*> Peer::open_end(uint32_t number, bool sends) {
   }
   auto end = std::make_unique<WireEnd>(*driver_.thread(), number, sends, warn_);
   if (usable()) {
-    end->open(link_of(*this), other_,
+    end->open(link_of(*this), other_, find_nic(own_, nic),
               [this] { return link_of(*this).channel_count() < kLanesMax; });
   } else {
     end->fail(kRemoteError);

@@ -61,8 +61,9 @@ class Peer final : private JobPart {
   // Returns the number of a new connection that the other process has asked for: those of both
   // processes differ.
   uint32_t next_number() { return std::exchange(next_number_, next_number_ + 2); }
-  // Opens this end of a connection. The peer keeps it. Fails when there are too many.
-  Result<WireEnd*> open_end(uint32_t number, bool sends);
+  // Opens this end of a connection, which prefers that NIC; empty: none. The peer keeps it. Fails
+  // when there are too many.
+  Result<WireEnd*> open_end(uint32_t number, bool sends, const std::string& nic);
   WireEnd* find(uint32_t number);  // null: there is none, or it was closed
   // NCCL uses it no more. Messages that are done but not acknowledged still arrive.
   void close(WireEnd& end);

@@ -88,10 +88,11 @@ Outcome WireEnd::Request::test(bool* ended, int* sizes) {
   return kSuccess;
 }
 
-void WireEnd::open(MessagePort& port, Rank peer, std::function<bool()> has_room) {
+void WireEnd::open(MessagePort& port, Rank peer, NicId nic, std::function<bool()> has_room) {
   R2CCL_CHECK(port_ == nullptr);
   port_ = &port;
   peer_ = peer;
+  nic_ = nic;
   has_room_ = std::move(has_room);
   port.expect_messages();
 }
@@ -104,7 +105,10 @@ WireEnd::Lane* WireEnd::find_lane(int tag) {
 WireEnd::Lane& WireEnd::add_lane(int tag) {
   R2CCL_CHECK(find_lane(tag) == nullptr);
   lanes_.push_back({tag, LaneName{number_, tag}.context()});
-  if (port_ != nullptr) port_->open_channel(channel_of(lanes_.back().context, 0), *this, peer_);
+  if (port_ == nullptr) return lanes_.back();
+  const ChannelId channel = channel_of(lanes_.back().context, 0);
+  port_->open_channel(channel, *this, peer_);
+  if (nic_ != kNoNic) port_->prefer_nic(channel, nic_);
   return lanes_.back();
 }
 

@@ -76,9 +76,9 @@ class WireEnd final : private MessageClient {
   Outcome outcome() const { return outcome_.load(std::memory_order_acquire); }
 
   // --- driving thread ---
-  // Lanes may open from now on, if `has_room` says so. `port` must outlive this, or its end must be
-  // told by fail().
-  void open(MessagePort& port, Rank peer, std::function<bool()> has_room);
+  // Lanes may open from now on, if `has_room` says so. They prefer the NIC; kNoNic: none. `port`
+  // must outlive this, or its end must be told by fail().
+  void open(MessagePort& port, Rank peer, NicId nic, std::function<bool()> has_room);
   // The peer uses the lane of this tag, which is not open here. Returns false when this end has
   // been cut: then the lane is one that has been opened, and the caller throws its messages away.
   bool on_new_lane(int tag);
@@ -151,6 +151,7 @@ class WireEnd final : private MessageClient {
   std::atomic<Outcome> outcome_{kSuccess};
   MessagePort* port_ = nullptr;  // null: not open, cut or failed
   Rank peer_;
+  NicId nic_ = kNoNic;
   std::function<bool()> has_room_;
   std::vector<Lane> lanes_;
   const size_t slots_;

@@ -69,7 +69,7 @@ class LinkSurroundings : public LinkHost {
   std::span<std::byte> scratch() override { return scratch_; }
   std::span<std::byte> read_buffer() override { return read_buffer_; }
   std::vector<std::byte>& spare_frame() override { return spare_frame_; }
-  NicQueue& queue(NicId) override { return queue_; }
+  NicQueue& queue(NicId nic) override { return queues_[nic]; }
   DialGate& dial_gate(NicId, bool) override { return gate_; }
   bool is_own(const Address&) const override { return false; }
   std::vector<std::byte> address_notice(NicId) const override { return {}; }
@@ -90,7 +90,7 @@ class LinkSurroundings : public LinkHost {
   NoTransport transport_;
   Reactor reactor_{transport_.poller()};
   RunIdentity run_;
-  NicQueue queue_;
+  std::map<NicId, NicQueue> queues_;
 
  private:
   std::vector<std::byte> scratch_ = std::vector<std::byte>(64 * 1024);

@@ -17,16 +17,19 @@ FORCED = {
 DEFAULTS = {
     "NCCL_PROTO": "LL,Simple", "NCCL_ALGO": "Ring,Tree", "NCCL_SOCKET_IFNAME": "lo",
 }
+# NCCL gives the plugin the memory of the emulated GPU, however far that is from the NIC.
+GPU_MEMORY = {"EMULATED_CUDA_GPU_DIRECT": "1", "NCCL_NET_GDR_LEVEL": "SYS", "NCCL_NET_GDR_READ": "1"}
 
 
 class Setup:
     """The programs and NCCL's library for jobs. `plugin` is the path of a network plugin and `net` the
-    name of its network; without a plugin NCCL uses its own sockets."""
+    name of its network; without a plugin NCCL uses its own sockets. `gpu_memory`: the plugin takes
+    the memory of emulated GPUs."""
 
-    def __init__(self, programs, library, layout, plugin=None, net=None):
+    def __init__(self, programs, library, layout, plugin=None, net=None, gpu_memory=False):
         self.programs = pathlib.Path(programs)
         self.library, self.layout = pathlib.Path(library), pathlib.Path(layout)
-        self.plugin, self.net = plugin, net
+        self.plugin, self.net, self.gpu_memory = plugin, net, gpu_memory
 
     def environment(self, rank, more=None):
         """Returns the environment of a rank; `more` has the last word."""
@@ -39,7 +42,7 @@ class Setup:
                          "LD_LIBRARY_PATH": str(self.programs),
                          "EMULATED_CUDA_NCCL": str(self.library),
                          "EMULATED_CUDA_LAYOUT": str(self.layout)}
-        return env | (more or {})
+        return env | (GPU_MEMORY if self.gpu_memory else {}) | (more or {})
 
 
 class Job:
@@ -104,9 +107,11 @@ class Job:
         return self.log(rank).read_text(errors="replace")
 
     def network(self):
-        """Returns the name of the network that rank 0 uses, with the plugin's interface (v12)."""
+        """Returns the name of the network that rank 0 uses, with the plugin's interface (v12), and
+        "GPU" when it gets the memory of GPUs."""
         path = self.nccl_log(0)
         text = path.read_text(errors="replace") if path.exists() else ""
         used = re.search(r"Using network (\S+)", text)
         version = re.search(r"Loaded net plugin \S+ \((v\d+)\)", text)
-        return " ".join(match.group(1) for match in (used, version) if match)
+        gpu = re.search(r"via NET/\S+/GDR(?=DMA)", text) and "GPU"
+        return " ".join([match.group(1) for match in (used, version) if match] + [gpu] * bool(gpu))

@@ -25,7 +25,7 @@ The driver (driver/, nccl_driver) is one rank; its tests check every element:
 The loop runs only when it is named. Without --plugin the tests run over sockets and, if it is
 built, over the build's own plugin. --sanitizer takes the plugin of build-dev or build-tsan, and
 NCCL without instruments. --tables adds the collectives over each of the plugin's tables,
-by builds that have no other one. Each test is a line, "ok" or "FAIL", the number of ranks, its
+by builds that have no other one, and over a build that takes the memory of the emulated GPUs. Each test is a line, "ok" or "FAIL", the number of ranks, its
 name, the network, and its time; the last line is the sum. After a failure the logs stay: those of
 the ranks, NCCL's own (NCCL_DEBUG=INFO), and the stacks of ranks that did not end. EMULATED_CUDA_LOG=2 logs each launch.
 
@@ -89,7 +89,9 @@ def run_test(setup, test, ranks, args):
     finally:
         running.end()
     network = running.network()
-    passed = codes == [0] * ranks and network.lower().startswith(setup.environment(0)["NCCL_NET"].lower())
+    wanted = setup.environment(0)["NCCL_NET"].lower()
+    passed = (codes == [0] * ranks and network.lower().startswith(wanted) and
+              network.endswith("GPU") == setup.gpu_memory)
     print(f"{'ok  ' if passed else 'FAIL'} {ranks} ranks {test} over {network or 'no network'} "
           f"({time.monotonic() - started:.2f} s)", flush=True)
     if passed:
@@ -112,7 +114,8 @@ def print_json(running, ranks):
 
 
 def setups(args, folder):
-    """Returns a job.Setup for each network, and one for each table. Raises wheel.Missing."""
+    """Returns a job.Setup for each network, and one for each table and for GPU memory. Raises
+    wheel.Missing."""
     programs = args.build / "tests" / "nccl"
     if not (programs / "nccl_driver").exists():
         raise wheel.Missing(f"{programs} has no nccl_driver: build the target nccl_tests")
@@ -135,6 +138,8 @@ def setups(args, folder):
     if args.tables:
         tables = [job.Setup(programs, library, layout, programs / f"libnccl-net-table_v{version}.so",
                             args.net) for version in TABLES]
+        tables.append(job.Setup(programs, library, layout, programs / "libnccl-net-gpu.so", args.net,
+                                gpu_memory=True))
     return result, tables
 
 
@@ -148,7 +153,7 @@ def read_command_line():
     parser.add_argument("--only-sockets", action="store_true", help="no test over a plugin")
     parser.add_argument("--only-plugin", action="store_true", help="no test over sockets")
     parser.add_argument("--tables", action="store_true",
-                        help="also the collectives over each of the plugin's tables")
+                        help="also the collectives over each of the plugin's tables, and in GPU memory")
     parser.add_argument("--version", default=VERSION, help=f"of NCCL (default: {VERSION})")
     parser.add_argument("--cuda", type=int, default=13, choices=sorted(PACKAGES),
                         help="the CUDA that the wheel is for")

@@ -26,6 +26,12 @@ namespace {
 constexpr const char* kName = "r2ccl";
 constexpr int kCommsMax = 64 * 1024;
 constexpr float kLatencyUnknown = 0;
+// A test's build takes the memory of emulated GPUs, which is memory of the host.
+#ifdef R2CCL_EMULATED_GPU
+constexpr int kPointers = kPointerHost | kPointerGpu;
+#else
+constexpr int kPointers = kPointerHost;
+#endif
 
 struct Process {
   std::atomic<Logger> log = nullptr;
@@ -107,6 +113,17 @@ Outcome with_net(const char* call, Body body) {
   return guarded(call, [&] { return body(*net); });
 }
 
+// Runs body(Net&) for a call that names a device.
+template <typename Body>
+Outcome with_device(const char* call, int device, Body body) {
+  return with_net(call, [&](Net& net) {
+    if (device < 0 || static_cast<size_t>(device) >= net.devices().size()) {
+      return fail(call, {Code::invalid_argument, "there is no device " + std::to_string(device)});
+    }
+    return body(net);
+  });
+}
+
 Outcome open_net() {
   Process& here = process();
   if (here.net != nullptr) return kSuccess;
@@ -180,8 +197,9 @@ void fill(const Device& device, Properties* properties) {
   properties->pciPath =
       device.pci_path.empty() ? nullptr : const_cast<char*>(device.pci_path.c_str());
   properties->guid = device.guid;
-  properties->ptrSupport = kPointerHost;
+  properties->ptrSupport = kPointers;
   properties->speed = device.speed_mbps;
+  properties->port = device.port;
   properties->latency = kLatencyUnknown;
   properties->maxComms = kCommsMax;
   properties->maxRecvs = static_cast<int>(kReceivesMax);
@@ -214,13 +232,8 @@ void fill(const Device& chosen, int device, Properties* properties) {
 
 template <typename Properties>
 Outcome get_properties(int device, Properties* properties) {
-  return with_net("getProperties", [&](const Net& net) {
-    const auto& all = net.devices();
-    if (device < 0 || static_cast<size_t>(device) >= all.size()) {
-      return fail("getProperties",
-                  {Code::invalid_argument, "there is no device " + std::to_string(device)});
-    }
-    fill(all[static_cast<size_t>(device)], device, properties);
+  return with_device("getProperties", device, [&](const Net& net) {
+    fill(net.devices()[static_cast<size_t>(device)], device, properties);
     return kSuccess;
   });
 }
@@ -229,9 +242,9 @@ std::span<std::byte, kHandleBytes> handle_of(void* handle) {
   return std::span<std::byte, kHandleBytes>(static_cast<std::byte*>(handle), kHandleBytes);
 }
 
-// A listener is its number.
-Outcome listen(int, void* handle, void** listener) {
-  return with_net("listen", [&](Net& net) {
+// A listener is its number, and listens on all NICs.
+Outcome listen(int device, void* handle, void** listener) {
+  return with_device("listen", device, [&](Net& net) {
     const auto made = net.listen(handle_of(handle));
     if (!made.ok()) return fail("listen", made.status());
     *listener = reinterpret_cast<void*>(uintptr_t{made.value()});
@@ -243,10 +256,10 @@ uint32_t number_of(void* listener) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(listener));
 }
 
-Outcome connect(int, void* handle, void** comm) {
-  return with_net("connect", [&](Net& net) {
+Outcome connect(int device, void* handle, void** comm) {
+  return with_device("connect", device, [&](Net& net) {
     *comm = nullptr;
-    const auto made = net.connect(handle_of(handle));
+    const auto made = net.connect(static_cast<size_t>(device), handle_of(handle));
     if (!made.ok()) return fail("connect", made.status());
     *comm = made.value();
     return kSuccess;
@@ -271,7 +284,7 @@ Outcome not_of_host(const char* call) {
 // registration.
 template <typename Size>
 Outcome register_memory(void*, void* data, Size, int type, void** memory) {
-  if (type != kPointerHost) return not_of_host("regMr");
+  if ((type & kPointers) != type || type == 0) return not_of_host("regMr");
   *memory = data;
   return kSuccess;
 }

@@ -158,8 +158,10 @@ bool PathScheduler::any_free() const {
 PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   PathEnd* best = nullptr;
   PathEnd* best_free = nullptr;
+  PathEnd* home = nullptr;
   TimeNs best_at = kNever;
   TimeNs best_free_at = kNever;
+  TimeNs home_at = kNever;
   const auto any_trusted = [&] {
     return std::ranges::any_of(paths_, [&](const PathEnd* path) {
       return path->carries() && !path->broken && path != demand.avoid && !path->peer_suspects;
@@ -176,16 +178,18 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
       best_at = at;
     }
     if (std::ranges::find(demand.reserved, path) != demand.reserved.end()) continue;
-    if (at < best_free_at && takes(*path, demand.bytes)) {
-      best_free = path;
-      best_free_at = at;
+    const bool at_home = &path->queue() == demand.home && at < home_at;
+    if ((at < best_free_at || at_home) && takes(*path, demand.bytes)) {
+      if (at_home) home = path, home_at = at;
+      if (at < best_free_at) best_free = path, best_free_at = at;
     }
   }
   if (best == nullptr) return {};
-  if (best_free == best) return take(best);
-  // A slower path may help if it finishes before the others have sent the rest. A difference of
-  // half the chunk's time is within the error of the measured rates.
+  // A difference of half the chunk's time is within the error of the measured rates.
   const TimeNs error = best->model.wire_time(demand.bytes) / 2;
+  if (home != nullptr && home_at <= best_at + error) return take(home);
+  if (best_free == best) return take(best);
+  // A slower path may help if it finishes before the others have sent the rest.
   const TimeNs bound = mutated(Mutant::tune_backlog)
                            ? best_at + error
                            : std::max(backlog_done_at(demand.fresh_bytes, now), best_at + error);

@@ -39,12 +39,14 @@ class PathScheduler {
     PathEnd* awaited = nullptr;  // a busy path that will finish the chunk sooner than any free one
   };
   // `fresh_bytes`: not yet given to any path. `avoid`: not this path; null: any.
-  // `reserved` paths count as busy.
+  // `reserved` paths count as busy. `home`: the NIC that takes the chunk where no other is faster
+  // beyond the error of the estimates; null: none.
   struct Demand {
     uint64_t bytes = 0;
     uint64_t fresh_bytes = 0;
     const PathEnd* avoid = nullptr;
     std::span<const PathEnd* const> reserved = {};
+    const NicQueue* home = nullptr;
   };
   // Where chunks have a price, paths that would finish it at the same time take chunks in turn.
   Choice choose(const Demand& demand, TimeNs now);

@@ -54,6 +54,30 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<PathScheduler> scheduler_;
 };
 
+TEST_F(SchedulerTest, AChunkGoesHomeWhereNoOtherPathIsFasterBeyondTheError) {
+  struct Row {
+    const char* what;
+    std::function<void(FakePath&)> change;  // of path 1, where the chunk is at home
+    const char* chosen;
+  };
+  const Row rows[] = {
+      {"as fast as the other one", [](FakePath&) {}, "1"},
+      {"within the error", [](FakePath& p) { p.send(kChunk / 3, kStart); }, "1"},
+      {"behind by a chunk", [](FakePath& p) { p.send(kChunk, kStart); }, "0"},
+      {"full", [](FakePath& p) { p.can_start = false; }, "0"},
+      {"suspect", [](FakePath& p) { p.state.suspect(kStart); }, "0"},
+      {"gone", [](FakePath& p) { p.state.fail(DownCause::silent, kStart); }, "0"},
+  };
+  for (const Row& row : rows) {
+    make({false, false});
+    row.change(path(1));
+    const PathScheduler::Demand demand{kChunk, kChunk, nullptr, {}, &path(1).queue()};
+    const PathEnd* const chosen = scheduler_->choose(demand, kStart).path;
+    ASSERT_NE(chosen, nullptr) << row.what;
+    EXPECT_EQ(std::to_string(chosen->index), row.chosen) << row.what;
+  }
+}
+
 // The size holds for the whole message.
 TEST_F(SchedulerTest, CutsNothingWhileNoPathCarries) {
   constexpr uint64_t kMessage = 1024 * 1024;

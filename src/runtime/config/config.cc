@@ -98,6 +98,9 @@ constexpr std::array kAlgorithmNames = {
     "auto", "ring",  "hd", "rd", "hier", "direct", "nested", "split", "recursive_split",
     "leaf", "packed"};
 
+// In the order of NcclDevices.
+constexpr std::array kNcclDevicesNames = {"per-nic", "one"};
+
 void set_family(Config& config, size_t index) {
   config.socket_family = index == 0 ? AddressFamily::ipv4 : AddressFamily::ipv6;
 }
@@ -106,6 +109,10 @@ void set_debug(Config& config, size_t index) {
 }
 void set_algorithm(Config& config, size_t index) {
   config.algo = static_cast<AlgorithmChoice>(index);
+}
+
+void set_nccl_devices(Config& config, size_t index) {
+  config.nccl_devices = static_cast<NcclDevices>(index);
 }
 
 const std::array kVariables = {
@@ -174,6 +181,9 @@ const std::array kVariables = {
     Variable{"R2CCL_SHM_DIRECT", nullptr, Flag{&Config::shm_direct}, "1",
              "0: ranks of one host do not read large messages straight from each other's memory, "
              "where the kernel permits that."},
+    Variable{"R2CCL_NCCL_DEVICES", nullptr, Choice{kNcclDevicesNames, set_nccl_devices}, "per-nic",
+             "The devices that stock NCCL sees with the net plugin: one for each NIC, which takes "
+             "the device's data first, or one for all."},
     Variable{
         "R2CCL_FAULT_FILE", nullptr,
         Text{&Config::fault_file, is_any, "a file name in a directory that exists"}, "no faults",

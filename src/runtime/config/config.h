@@ -31,6 +31,9 @@ enum class AlgorithmChoice : uint8_t {
   packed
 };
 
+// The devices of NCCL's that the plugin has.
+enum class NcclDevices : uint8_t { per_nic, one };
+
 // Notes on the variables for a person.
 struct ConfigNotes {
   std::vector<std::string> warnings;  // each a sentence
@@ -60,6 +63,7 @@ struct Config {
   std::string host_id;
   bool shm = true;
   bool shm_direct = true;
+  NcclDevices nccl_devices = NcclDevices::per_nic;
   std::string fault_file;
   bool status = true;
   std::string runtime_dir;

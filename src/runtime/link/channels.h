@@ -52,6 +52,7 @@ class Channel {
   Rank peer = kNoRank;              // what the client calls the rank at the other end
   uint64_t changed_version = 0;     // <= the state's version: when the receiving end last changed
   int64_t quantum = 0;              // byte credit of deficit round robin
+  const NicQueue* home = nullptr;   // the NIC that its chunks prefer; null: none
 
  private:
   struct Ledgers {

@@ -112,6 +112,7 @@ bool ChunkSender::dispatch_fresh(std::span<const PathEnd* const> awaited, TimeNs
   demand.bytes = next.from->send().bytes(next.chunk).size();
   demand.fresh_bytes = channels_.fresh_bytes();
   demand.reserved = awaited;
+  demand.home = next.from->home;
   PathEnd* path = scheduler_.choose(demand, now).path;
   if (path == nullptr) return false;
   next.from->quantum -= static_cast<int64_t>(demand.bytes);

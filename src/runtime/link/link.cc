@@ -45,6 +45,10 @@ void Link::open_channel(ChannelId id, MessageClient& client, Rank peer) {
   channels_.open(id, client, peer);
 }
 
+void Link::prefer_nic(ChannelId id, NicId nic) {
+  channels_.at(id).home = &host_.queue(nic);
+}
+
 // A context may open its channels one after the other. The peer may be ahead in others.
 bool Link::has_room(size_t others) const {
   return channels_.contexts().all + others < limits::kContextsMax;

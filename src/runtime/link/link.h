@@ -39,6 +39,7 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   Rank peer() const { return end_.peer; }
   // MessagePort
   void open_channel(ChannelId channel, MessageClient& client, Rank peer) override;
+  void prefer_nic(ChannelId channel, NicId nic) override;
   void expect_messages() override;
   MessageNo post_send(ChannelId channel, std::span<const std::byte> bytes,
                       uint64_t context) override;

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <set>
 
@@ -39,6 +40,12 @@ void has_properties(Side&, const Settings& settings) {
   for (const int device : {-1, count}) {
     Properties properties;
     CONFORMANCE_CHECK(plugin->properties(device, &properties) == kInvalidArgument);
+    expect_warning("device");
+    std::array<std::byte, kHandleBytes> handle{};
+    void* made = nullptr;
+    CONFORMANCE_CHECK(plugin->listen(device, handle.data(), &made) == kInvalidArgument);
+    expect_warning("device");
+    CONFORMANCE_CHECK(plugin->connect(device, handle.data(), &made) == kInvalidArgument);
     expect_warning("device");
   }
   succeed(plugin->finalize(), "finalize");
