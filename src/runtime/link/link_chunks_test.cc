@@ -1,4 +1,4 @@
-// Which chunks a link leaves where they are, for the reader to fetch.
+// Which way a link sends its chunks: by which NIC, or not at all, for the reader to fetch.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -62,6 +62,20 @@ TEST(LinkInPlace, TheFirstMessageOfALinkThroughMemoryHasLargeChunks) {
     s.step();
     ASSERT_FALSE(s.chunks().empty());
     EXPECT_EQ(s.chunks().front().second.payload_bytes == message.size(), in_memory);
+  }
+}
+
+TEST(LinkChunks, AChannelSendsByTheNicThatItPrefersFirst) {
+  for (uint16_t nic = 0; nic < 3; ++nic) {
+    ScriptedLink s(3);
+    for (size_t path = 0; path < 3; ++path) s.connect(path);
+    s.chunks().clear();
+    s.link().prefer_nic(ScriptedLink::kChannel, NicId(nic));
+    const std::vector<std::byte> memory(1024);
+    (void)s.link().post_send(ScriptedLink::kChannel, memory, 0);
+    s.step();
+    ASSERT_EQ(s.chunks().size(), 1u);
+    EXPECT_EQ(s.chunks()[0].first, nic);
   }
 }
 
