@@ -230,8 +230,11 @@ std::vector<Case> beginning_cases() {
           {"fails_without_devices", fails_without_devices, {{"R2CCL_SOCKET_IFNAME", "=none"}}},
           {"fails_with_a_bad_setting", fails_with_a_bad_setting, {{"R2CCL_CUTOFF_S", "soon"}}},
           {"loads_twice", loads_twice},
-          {"leaves_closed_standard_streams", leaves_closed_standard_streams, {}, true},
-          {"bears_few_descriptors", bears_few_descriptors, {{"R2CCL_INIT_TIMEOUT_S", "1"}}, true}};
+          {"leaves_closed_standard_streams", leaves_closed_standard_streams, {}, Runs::on_core},
+          {"bears_few_descriptors",
+           bears_few_descriptors,
+           {{"R2CCL_INIT_TIMEOUT_S", "1"}},
+           Runs::on_core}};
 }
 
 }  // namespace conformance

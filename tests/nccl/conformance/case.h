@@ -56,13 +56,19 @@ struct Settings {
   int version = 0;
 };
 
+// Where a case runs. All tables have one core, and the core two transports.
+enum class Runs {
+  on_each_table,
+  on_each_table_and_transport,  // over TCP on the newest table
+  on_core,                      // on the oldest table and, over both transports, on the newest
+};
+
 struct Case {
   const char* name;
   std::function<void(Side&, const Settings&)> run;
   // Beside those that all cases have.
   std::vector<std::pair<const char*, const char*>> environment = {};
-  // It looks at more than the table, so the newest version runs it over TCP, too.
-  bool both_transports = false;
+  Runs runs = Runs::on_each_table;
 };
 
 // Each file of cases has one.

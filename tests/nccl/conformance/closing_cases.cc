@@ -151,11 +151,11 @@ void ends_with_connections_open(Side& side, const Settings& settings) {
 }  // namespace
 
 std::vector<Case> closing_cases() {
-  return {{"closes_in_flight", closes_in_flight, {}, true},
-          {"closes_one_end_after_the_other", closes_one_end_after_the_other, {}, true},
-          {"closes_what_was_never_accepted", closes_what_was_never_accepted, {}, true},
-          {"delivers_before_the_end", delivers_before_the_end, {}, true},
-          {"ends_with_connections_open", ends_with_connections_open, {}, true}};
+  return {{"closes_in_flight", closes_in_flight, {}, Runs::on_core},
+          {"closes_one_end_after_the_other", closes_one_end_after_the_other, {}, Runs::on_core},
+          {"closes_what_was_never_accepted", closes_what_was_never_accepted, {}, Runs::on_core},
+          {"delivers_before_the_end", delivers_before_the_end, {}, Runs::on_core},
+          {"ends_with_connections_open", ends_with_connections_open, {}, Runs::on_core}};
 }
 
 }  // namespace conformance

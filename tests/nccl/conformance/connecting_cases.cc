@@ -254,12 +254,13 @@ void refuses_bad_handles(Side& side, const Settings& settings) {
 }  // namespace
 
 std::vector<Case> connecting_cases() {
-  return {{"never_blocks", never_blocks, {{"R2CCL_INIT_TIMEOUT_S", "300"}}},
-          {"accepts_many", accepts_many, {}, true},
-          {"shares_sockets", shares_sockets, {}, true},
-          {"leaves_nothing", leaves_nothing, {}, true},
-          {"serves_threads", serves_threads, {}, true},
-          {"refuses_bad_handles", refuses_bad_handles, {{"R2CCL_INIT_TIMEOUT_S", "1"}}}};
+  return {
+      {"never_blocks", never_blocks, {{"R2CCL_INIT_TIMEOUT_S", "300"}}},
+      {"accepts_many", accepts_many, {}, Runs::on_core},
+      {"shares_sockets", shares_sockets, {}, Runs::on_core},
+      {"leaves_nothing", leaves_nothing, {}, Runs::on_core},
+      {"serves_threads", serves_threads, {}, Runs::on_core},
+      {"refuses_bad_handles", refuses_bad_handles, {{"R2CCL_INIT_TIMEOUT_S", "1"}}, Runs::on_core}};
 }
 
 }  // namespace conformance

@@ -231,11 +231,11 @@ void receives_groups_through_faults(Side& side, const Settings& settings) {
 }  // namespace
 
 std::vector<Case> group_cases() {
-  return {{"receives_groups", receives_groups, {}, true},
-          {"lets_no_tag_block_another", lets_no_tag_block_another, {}, true},
-          {"takes_many_tags", takes_many_tags, {}, true},
-          {"closes_groups_in_flight", closes_groups_in_flight, {}, true},
-          {"receives_groups_through_faults", receives_groups_through_faults}};
+  return {{"receives_groups", receives_groups, {}, Runs::on_each_table_and_transport},
+          {"lets_no_tag_block_another", lets_no_tag_block_another, {}, Runs::on_core},
+          {"takes_many_tags", takes_many_tags, {}, Runs::on_core},
+          {"closes_groups_in_flight", closes_groups_in_flight, {}, Runs::on_core},
+          {"receives_groups_through_faults", receives_groups_through_faults, {}, Runs::on_core}};
 }
 
 }  // namespace conformance

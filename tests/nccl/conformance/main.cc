@@ -95,10 +95,11 @@ int run(const Settings& settings, int count, char** names) {
                             closing_cases(), process_cases()}) {
     for (const Case& each : cases) {
       if (!is_asked_for(each, count, names)) continue;
+      const bool is_newest = settings.version == kVersionMax;
+      const bool is_between = settings.version != kVersionMin && !is_newest;
+      if (each.runs == Runs::on_core && is_between && count == 0) continue;
       for (const char* shared : {"1", "0"}) {
-        // All tables have one core.
-        const bool is_newest = settings.version == kVersionMax;
-        if (*shared == '0' && !(each.both_transports && is_newest)) continue;
+        if (*shared == '0' && !(each.runs != Runs::on_each_table && is_newest)) continue;
         setenv("R2CCL_SHM", shared, 1);
         const auto began = Clock::now();
         const std::string why = run_case(each, settings);

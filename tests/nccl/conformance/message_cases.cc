@@ -203,15 +203,18 @@ void refuses_a_message_larger_than_its_receive(Side& side, const Settings& setti
 
 std::vector<Case> message_cases() {
   return {
-      {"carries_sizes", carries_sizes, {}, true},
-      {"carries_32_at_once", carries_32_at_once, {}, true},
-      {"takes_null_sizes_and_hints", takes_null_sizes_and_hints, {}, true},
+      {"carries_sizes", carries_sizes, {}, Runs::on_each_table_and_transport},
+      {"carries_32_at_once", carries_32_at_once, {}, Runs::on_each_table_and_transport},
+      {"takes_null_sizes_and_hints",
+       takes_null_sizes_and_hints,
+       {},
+       Runs::on_each_table_and_transport},
       {"changes_no_byte_after_the_end", changes_no_byte_after_the_end},
       {"refuses_bad_requests", refuses_bad_requests},
       {"refuses_a_message_larger_than_its_receive",
        refuses_a_message_larger_than_its_receive,
        {},
-       true},
+       Runs::on_core},
   };
 }
 

@@ -148,11 +148,11 @@ std::vector<Case> process_cases() {
       {"tells_that_the_other_process_has_ended",
        tells_that_the_other_process_has_ended,
        {{"R2CCL_INIT_TIMEOUT_S", "1"}},
-       true},
-      {"shares_the_process_with_libr2ccl", shares_the_process_with_libr2ccl, {}, true}};
+       Runs::on_core},
+      {"shares_the_process_with_libr2ccl", shares_the_process_with_libr2ccl, {}, Runs::on_core}};
   // ThreadSanitizer permits no threads in a forked child.
 #ifndef __SANITIZE_THREAD__
-  cases.push_back({"bears_forks", bears_forks, {}, true});
+  cases.push_back({"bears_forks", bears_forks, {}, Runs::on_core});
 #endif
   return cases;
 }
