@@ -18,14 +18,13 @@
 #include "nccl/listen_handle.h"
 #include "nccl/meeting_messages.h"
 #include "protocol/wire/handshake.h"
-#include "runtime/bootstrap/sealed_stream.h"
-#include "runtime/connection/handshake_io.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/connection/sealed_dialer.h"
 #include "transport/transport.h"
 
 namespace r2ccl::nccl {
 
-class MeetingClient final : public EventHandler {
+class MeetingClient final {
  public:
   struct Opening {
     enum class Kind : uint8_t {
@@ -47,12 +46,10 @@ class MeetingClient final : public EventHandler {
     std::function<std::array<std::byte, kNonceBytes>()> nonce;
   };
   enum class State : uint8_t {
-    pausing,        // no connection; the next attempt is at pause_until_
-    connecting,     // `connection_` is set and pending
-    shaking_hands,  // `handshake_` is set
-    asking,         // `stream_` is set, as in the next two
-    answered,       // `answer_` is set
-    opened,         // this end is there
+    dialing,   // no stream
+    asking,    // the other process has the ask, or gets it
+    answered,  // `answer_` is set
+    opened,    // this end is there
     done,
     failed,  // error() gives the reason
   };
@@ -66,39 +63,28 @@ class MeetingClient final : public EventHandler {
   TimeNs next_timeout() const;
   State state() const { return state_; }
   const Status& error() const { return error_; }
-  const ListenHandle& handle() const { return handle_; }
-
-  void on_ready(const PollEvent&) override {}
 
  private:
+  SealedDialer::Options dial_options(ListenHandle handle, JobIdentity job) const;
+  bool conversing() const {
+    return state_ == State::asking || state_ == State::answered || state_ == State::opened;
+  }
   void dial(TimeNs now);
-  void check_connect(TimeNs now);
-  void shake_hands(TimeNs now);
+  void ask(TimeNs now);
   void converse(TimeNs now);
   void on_message(const SealedStream::Message& message, TimeNs now);
   void open_end(TimeNs now);
   void end_attempt(Status why, TimeNs now);
-  void close();
   void fail(Status why);
 
-  Transport& transport_;
-  Reactor& reactor_;
-  const ListenHandle handle_;
-  const JobIdentity job_;
   const Callbacks callbacks_;
   const TimeNs timeout_;
   const TimeNs deadline_;
-  State state_ = State::pausing;
-  size_t current_ = 0;  // index in the handle's endpoints
-  TimeNs pause_ = 0;
-  TimeNs pause_until_ = 0;
-  TimeNs attempt_deadline_ = kNever;
-  std::unique_ptr<Connection> connection_;
-  std::unique_ptr<HandshakeIo> handshake_;
-  std::unique_ptr<SealedStream> stream_;
-  Reactor::Registration registration_;  // after the connection: it must end before that does
+  SealedDialer dialer_;
+  State state_ = State::dialing;
+  TimeNs look_at_ = 0;  // the link may be there
+  TimeNs answer_deadline_ = kNever;
   std::optional<Answer> answer_;
-  Status last_error_;
   Status error_;
 };
 

@@ -21,7 +21,7 @@
 #include "nccl/listen_handle.h"
 #include "protocol/wire/key_schedule.h"
 #include "runtime/bootstrap/rank_info.h"
-#include "runtime/bootstrap/sealed_stream.h"
+#include "runtime/connection/sealed_stream.h"
 
 namespace r2ccl::nccl {
 

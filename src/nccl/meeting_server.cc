@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
-#include "runtime/bootstrap/sealed_stream.h"
+#include "runtime/connection/sealed_stream.h"
 
 namespace r2ccl::nccl {
 namespace {

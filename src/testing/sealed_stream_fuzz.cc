@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "runtime/bootstrap/sealed_stream.h"
+#include "runtime/connection/sealed_stream.h"
 #include "testing/fuzz.h"
 
 namespace r2ccl {

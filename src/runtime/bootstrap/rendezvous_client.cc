@@ -13,15 +13,12 @@ namespace r2ccl {
 namespace {
 
 constexpr TimeNs kPauseMin = 50 * kMillisecond;
-constexpr TimeNs kPauseMax = 250 * kMillisecond;
 // The server names the missing ranks when the bound passes. The client waits this much longer for
 // its answer.
 constexpr TimeNs kLastWords = 2 * kSecond;
 constexpr TimeNs kCloseWait = 1 * kSecond;
 // A wait that may be in vain asks so often whether it is.
 constexpr TimeNs kInVainInterval = 50 * kMillisecond;
-
-constexpr const char* kUnproven = " (this peer has not proved that it belongs to this job)";
 
 std::string advice(int connect_error, const Endpoint& to) {
   switch (connect_error) {
@@ -44,33 +41,27 @@ std::string advice(int connect_error, const Endpoint& to) {
 
 RendezvousClient::RendezvousClient(Transport& transport, Reactor& reactor, Options options,
                                    TimeNs now)
-    : transport_(transport),
-      reactor_(reactor),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       deadline_(now + options_.timeout_ns),
-      attempts_(options_.endpoints.size()),
-      pause_until_(now) {
-  R2CCL_CHECK(!options_.endpoints.empty());
+      dialer_(transport, reactor,
+              {options_.endpoints, options_.connect,
+               [this] {
+                 return make_rendezvous_initiator(options_.job, options_.info.rank,
+                                                  options_.nonce());
+               },
+               table_bytes_max(options_.rank_count), kPauseMin, advice},
+              now, deadline_) {
   const auto random = options_.nonce();
   std::copy_n(random.begin(), attendance_.size(), attendance_.begin());
 }
 
 void RendezvousClient::progress(TimeNs now) {
-  // Each call stays in its state, goes on to a later one, or goes back to `pausing`.
+  // Each call stays in its state, goes on to a later one, or goes back to `dialing`.
   for (State before = State::failed; before != state_;) {
     before = state_;
     switch (state_) {
-      case State::pausing:
-        if (now >= deadline_)
-          give_up();
-        else if (now >= pause_until_)
-          start_attempt(now);
-        break;
-      case State::connecting:
-        check_connect(now);
-        break;
-      case State::shaking_hands:
-        shake_hands(now);
+      case State::dialing:
+        dial(now);
         break;
       case State::waiting:
         wait_for_table(now);
@@ -86,20 +77,17 @@ void RendezvousClient::progress(TimeNs now) {
         break;
     }
   }
-  if (handshake_ != nullptr) registration_.want_write(handshake_->wants_write());
-  if (stream_ != nullptr) registration_.want_write(stream_->wants_write());
+  dialer_.watch_writes();
 }
 
 TimeNs RendezvousClient::next_timeout() const {
   switch (state_) {
-    case State::pausing:
-      return std::min(pause_until_, deadline_);
-    case State::connecting:
-    case State::shaking_hands:
+    case State::dialing:
+      return dialer_.next_timeout();
     case State::waiting:
     case State::acknowledging:
     case State::joined:
-      return attempt_deadline_;
+      return answer_deadline_;
     case State::done:
     case State::failed:
       return kNever;
@@ -107,75 +95,18 @@ TimeNs RendezvousClient::next_timeout() const {
   return kNever;
 }
 
-void RendezvousClient::start_attempt(TimeNs now) {
-  state_ = State::connecting;
-  // The bound grows with every round: a far or busy host needs more time, a dead address costs
-  // less.
-  attempt_deadline_ = std::min(deadline_, now + std::max(limits::kConnectAttempt, 4 * pause_));
-  auto connection = transport_.connect(endpoint(), options_.connect);
-  if (!connection.ok()) return end_attempt(connection.status(), false, now);
-  connection_ = std::move(connection).value();
-  auto added = reactor_.add(connection_->poll_id(), *this, true);
-  if (!added.ok()) return end_attempt(added.status(), false, now);
-  registration_ = std::move(added).value();
+void RendezvousClient::dial(TimeNs now) {
+  if (dialer_.progress(now)) return arrive(now);
+  if (!dialer_.given_up(now)) return;
+  const std::string errors = dialer_.errors();
+  fail({Code::timeout, "cannot reach the rendezvous within " + duration_text(options_.timeout_ns) +
+                           (errors.empty() ? "" : ": " + errors)});
 }
 
-void RendezvousClient::end_attempt(Status why, bool refused, TimeNs now) {
-  close();
-  if (refused && !std::exchange(refusal_told_, true)) {
-    R2CCL_LOG(warn, "rendezvous: %s: %s%s; asks again until the bound of the start",
-              to_string(endpoint()).c_str(), why.message().c_str(), kUnproven);
-  }
-  // A refusal in words says more than the later attempts that find nobody.
-  Attempt& last = attempts_[current_];
-  if (refused || !last.refused) last = {std::move(why), refused};
-  state_ = State::pausing;
-  pause_until_ = now;
-  if (++current_ < attempts_.size()) return;
-  current_ = 0;
-  pause_ = std::clamp(2 * pause_, kPauseMin, kPauseMax);
-  pause_until_ = now + pause_;
-}
-
-void RendezvousClient::check_connect(TimeNs now) {
-  switch (connection_->connect_state()) {
-    case ConnectState::pending:
-      if (now >= attempt_deadline_) {
-        end_attempt({Code::timeout,
-                     "no answer (is the address reachable from here, is a firewall in the way?)"},
-                    false, now);
-      }
-      return;
-    case ConnectState::failed: {
-      const int error = connection_->connect_error();
-      Status why = system_error("connect", error);
-      return end_attempt({why.code(), why.message() + advice(error, endpoint())}, false, now);
-    }
-    case ConnectState::established:
-      break;
-  }
-  handshake_ = std::make_unique<HandshakeIo>(
-      std::move(connection_),
-      make_rendezvous_initiator(options_.job, options_.info.rank, options_.nonce()));
-  state_ = State::shaking_hands;
-  attempt_deadline_ = std::min(deadline_, now + limits::kHandshakeAgeMax);
-}
-
-void RendezvousClient::shake_hands(TimeNs now) {
-  switch (handshake_->pump()) {
-    case HandshakeIo::Progress::running:
-      if (now >= attempt_deadline_) {
-        end_attempt({Code::timeout, "connected, but no r2ccl answered"}, false, now);
-      }
-      return;
-    case HandshakeIo::Progress::failed: {
-      const Status why = handshake_->error();
-      return end_attempt(why, why.code() == Code::invalid_usage, now);
-    }
-    case HandshakeIo::Progress::done:
-      arrive(now);
-      return;
-  }
+void RendezvousClient::end_attempt(Status why, TimeNs now) {
+  token_ = {};
+  state_ = State::dialing;
+  dialer_.end_attempt(std::move(why), false, now);
 }
 
 void RendezvousClient::arrive(TimeNs now) {
@@ -188,25 +119,21 @@ void RendezvousClient::arrive(TimeNs now) {
   if (!info.ok()) return fail(info.status());
   info_ = std::move(info).value();
   arrival.info = info_;
-  auto stream = std::make_unique<SealedStream>(table_bytes_max(options_.rank_count));
-  stream->open(handshake_->take());
-  stream_ = std::move(stream);
-  handshake_.reset();
-  stream_->send(type_of(RendezvousMessage::arrive),
-                std::make_shared<std::vector<std::byte>>(encode(arrival)));
+  dialer_.stream().send(type_of(RendezvousMessage::arrive),
+                        std::make_shared<std::vector<std::byte>>(encode(arrival)));
   state_ = State::waiting;
-  attempt_deadline_ = deadline_ + kLastWords;
+  answer_deadline_ = deadline_ + kLastWords;
 }
 
 void RendezvousClient::wait_for_table(TimeNs now) {
-  const Status status = stream_->pump();
-  while (const auto message = stream_->next()) {
+  const Status status = dialer_.stream().pump();
+  while (const auto message = dialer_.stream().next()) {
     on_message(*message, now);
     if (state_ != State::waiting) return;
   }
-  if (!status.ok()) return end_attempt(status, false, now);
-  if (now >= attempt_deadline_) {
-    fail({Code::timeout, "the rendezvous at " + to_string(endpoint()) +
+  if (!status.ok()) return end_attempt(status, now);
+  if (now >= answer_deadline_) {
+    fail({Code::timeout, "the rendezvous at " + to_string(dialer_.endpoint()) +
                              " accepted this rank's info and did not answer within " +
                              duration_text(options_.timeout_ns) +
                              ": is the process that made the "
@@ -227,7 +154,7 @@ void RendezvousClient::on_message(const SealedStream::Message& message, TimeNs n
     token_ = LockedBytes::copy_of(message.body);
     return;
   }
-  end_attempt({Code::remote, "unexpected message from the rendezvous"}, false, now);
+  end_attempt({Code::remote, "unexpected message from the rendezvous"}, now);
 }
 
 void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
@@ -236,7 +163,7 @@ void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
   met_.rank_table = std::move(rank_table).value();
   const auto mine = encode(met_.rank_table[static_cast<size_t>(options_.info.rank.value())]);
   if (!mine.ok() || mine.value() != info_) {
-    return fail({Code::remote, "the rendezvous at " + to_string(endpoint()) +
+    return fail({Code::remote, "the rendezvous at " + to_string(dialer_.endpoint()) +
                                    " tells the ranks something else of this rank than it said: "
                                    "is it the one of this job?"});
   }
@@ -244,58 +171,44 @@ void RendezvousClient::on_table(std::span<const std::byte> body, TimeNs now) {
   const auto joined = options_.on_met ? options_.on_met(met_) : Result<bool>(false);
   if (!joined.ok()) return fail(joined.status());
   const auto answer = joined.value() ? RendezvousMessage::joined : RendezvousMessage::received;
-  stream_->send(type_of(answer), std::make_shared<std::vector<std::byte>>());
+  dialer_.stream().send(type_of(answer), std::make_shared<std::vector<std::byte>>());
   state_ = joined.value() ? State::joined : State::acknowledging;
-  attempt_deadline_ = joined.value() ? deadline_ + kLastWords : now + kCloseWait;
+  answer_deadline_ = joined.value() ? deadline_ + kLastWords : now + kCloseWait;
 }
 
 // Closing first could discard the acknowledgement. If the server has vanished, the table is valid
 // all the same.
 void RendezvousClient::wait_for_close(TimeNs now) {
-  const Status status = stream_->pump();
-  if (status.ok() && now < attempt_deadline_) return;
-  close();
-  state_ = State::done;
+  const Status status = dialer_.stream().pump();
+  if (status.ok() && now < answer_deadline_) return;
+  finish();
 }
 
 // A rank that called before another one has joined would wait for it without a bound.
 void RendezvousClient::wait_for_all(TimeNs now) {
-  const Status status = stream_->pump();
-  while (const auto message = stream_->next()) {
+  const Status status = dialer_.stream().pump();
+  while (const auto message = dialer_.stream().next()) {
     if (message->type == type_of(RendezvousMessage::all_joined)) {
-      close();
-      state_ = State::done;
+      finish();
       return;
     }
-    return end_attempt({Code::remote, "unexpected message from the rendezvous"}, false, now);
+    return end_attempt({Code::remote, "unexpected message from the rendezvous"}, now);
   }
-  if (!status.ok()) return end_attempt(status, false, now);
-  if (now >= attempt_deadline_) {
+  if (!status.ok()) return end_attempt(status, now);
+  if (now >= answer_deadline_) {
     fail({Code::timeout, "some rank has met the others and has not joined them within " +
                              duration_text(options_.timeout_ns) + ": is it stopped?"});
   }
 }
 
-void RendezvousClient::give_up() {
-  std::string text = "cannot reach the rendezvous within " + duration_text(options_.timeout_ns);
-  for (size_t i = 0; i < attempts_.size(); ++i) {
-    if (attempts_[i].error.ok()) continue;
-    text += (i == 0 ? ": " : "; ") + to_string(options_.endpoints[i]) + ": " +
-            attempts_[i].error.message() + (attempts_[i].refused ? kUnproven : "");
-  }
-  fail({Code::timeout, text});
-}
-
-void RendezvousClient::close() {
+void RendezvousClient::finish() {
   token_ = {};
-  registration_.reset();
-  stream_.reset();
-  handshake_.reset();
-  connection_.reset();
+  dialer_.close();
+  state_ = State::done;
 }
 
 void RendezvousClient::fail(Status why) {
-  close();
+  finish();
   error_ = std::move(why);
   state_ = State::failed;
 }

@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
 #include "runtime/bootstrap/rendezvous_server.h"
-#include "runtime/bootstrap/sealed_stream.h"
 #include "runtime/connection/acceptor.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/connection/sealed_dialer.h"
 #include "transport/transport.h"
 
 namespace r2ccl {
@@ -26,7 +26,7 @@ struct MetJob {
   RunIdentity run;
 };
 
-class RendezvousClient final : public EventHandler {
+class RendezvousClient final {
  public:
   struct Options {
     JobIdentity job;
@@ -42,10 +42,8 @@ class RendezvousClient final : public EventHandler {
     std::function<Result<bool>(const MetJob&)> on_met;
   };
   enum class State : uint8_t {
-    pausing,        // no connection; the next attempt is at pause_until_
-    connecting,     // `connection_` is set and pending
-    shaking_hands,  // `handshake_` is set
-    waiting,        // `stream_` is set; the rank info is being sent, or has arrived
+    dialing,        // no stream
+    waiting,        // the rank info is being sent, or has arrived
     acknowledging,  // the table has arrived; the server closes when it has the acknowledgement
     joined,         // the table has arrived; the server tells when all ranks have joined
     done,           // rank_table() is legal
@@ -64,51 +62,27 @@ class RendezvousClient final : public EventHandler {
   const RunIdentity& run() const { return met_.run; }
   const MetJob& met() const { return met_; }
 
-  void on_ready(const PollEvent&) override {}
-
  private:
-  // The result of the last attempt at one endpoint, or of the last one that was refused.
-  struct Attempt {
-    Status error;
-    // A peer answered and refused. It has proved nothing: it may be a stranger who holds the port
-    // until the job's rendezvous comes, or another job's. So this is a hint for the final error.
-    bool refused = false;
-  };
-
-  void start_attempt(TimeNs now);
-  void end_attempt(Status why, bool refused, TimeNs now);
-  void check_connect(TimeNs now);
-  void shake_hands(TimeNs now);
+  void dial(TimeNs now);
+  void end_attempt(Status why, TimeNs now);
   void arrive(TimeNs now);
   void wait_for_table(TimeNs now);
   void wait_for_close(TimeNs now);
   void wait_for_all(TimeNs now);
   void on_message(const SealedStream::Message& message, TimeNs now);
   void on_table(std::span<const std::byte> body, TimeNs now);
-  void give_up();
-  void close();
+  void finish();
   void fail(Status why);
-  const Endpoint& endpoint() const { return options_.endpoints[current_]; }
 
-  Transport& transport_;
-  Reactor& reactor_;
   const Options options_;
   const TimeNs deadline_;
+  SealedDialer dialer_;
   Attendance attendance_{};
-  State state_ = State::pausing;
-  std::vector<Attempt> attempts_;  // parallel to options_.endpoints
-  size_t current_ = 0;
-  TimeNs pause_ = 0;
-  TimeNs pause_until_ = 0;
-  TimeNs attempt_deadline_ = kNever;
-  std::unique_ptr<Connection> connection_;
-  std::unique_ptr<HandshakeIo> handshake_;
-  std::unique_ptr<SealedStream> stream_;
-  Reactor::Registration registration_;  // last: it must end before the connection does
-  std::vector<std::byte> info_;         // this rank's info, as sent
-  LockedBytes token_;                   // set once it has arrived
+  State state_ = State::dialing;
+  TimeNs answer_deadline_ = kNever;
+  std::vector<std::byte> info_;  // this rank's info, as sent
+  LockedBytes token_;            // set once it has arrived
   MetJob met_;
-  bool refusal_told_ = false;  // to the log
   Status error_;
 };
 

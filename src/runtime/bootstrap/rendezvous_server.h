@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
-#include "runtime/bootstrap/sealed_stream.h"
+#include "runtime/connection/sealed_stream.h"
 #include "runtime/connection/handshake_limiter.h"
 #include "runtime/connection/reactor.h"
 #include "transport/transport.h"

@@ -1,4 +1,4 @@
-#include "runtime/bootstrap/sealed_stream.h"
+#include "runtime/connection/sealed_stream.h"
 
 #include <algorithm>
 
