@@ -128,7 +128,7 @@ class Run:
         return [self.job.nccl_log(rank).stat().st_size for rank in range(self.options.hosts)]
 
     def lines(self, done):
-        """Returns, for each trial, what the ranks said of faults from there to the next one."""
+        """Returns the ranks' lines about faults, for each trial those until the next one."""
         logs = [self.job.nccl_log(rank).read_bytes() for rank in range(self.options.hosts)]
         begins = [trial.logged for trial in done] + [[len(log) for log in logs]]
         return [[text for log, begin, end in zip(logs, *both)

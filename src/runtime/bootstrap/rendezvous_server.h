@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "protocol/wire/handshake.h"
 #include "runtime/bootstrap/rendezvous_messages.h"
-#include "runtime/connection/sealed_stream.h"
 #include "runtime/connection/handshake_limiter.h"
 #include "runtime/connection/reactor.h"
+#include "runtime/connection/sealed_stream.h"
 #include "transport/transport.h"
 
 namespace r2ccl {

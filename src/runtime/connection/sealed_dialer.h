@@ -24,13 +24,13 @@ namespace r2ccl {
 class SealedDialer final : private EventHandler {
  public:
   struct Options {
-    std::vector<Endpoint> endpoints;  // of the listener, not empty
+    std::vector<Endpoint> endpoints;  // the listener's, not empty
     ConnectOptions connect;
     // Returns this end's handshake, for each attempt.
     std::function<std::unique_ptr<Handshake>()> handshake;
-    uint32_t body_bytes_max = 0;  // of a message that comes
-    TimeNs pause_min = 0;         // after the first round
-    // If set: returns what a person may do about a connect that failed with that errno.
+    uint32_t body_bytes_max = 0;  // SealedStream has it
+    TimeNs pause_min = 0;         // between the first two rounds
+    // May be empty. Returns advice to a person on a connect that failed with that errno.
     std::function<std::string(int error, const Endpoint& to)> advice;
   };
 
@@ -41,7 +41,7 @@ class SealedDialer final : private EventHandler {
   // Goes on with the dial. Returns whether the stream is there, which stays until the caller ends
   // the attempt or closes.
   bool progress(TimeNs now);
-  // Of the dial; kNever while the stream is there.
+  // Returns kNever while the stream is there.
   TimeNs next_timeout() const;
   // Returns whether the deadline has passed without a stream.
   bool given_up(TimeNs now) const { return state_ == State::pausing && now >= deadline_; }
