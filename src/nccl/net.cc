@@ -248,7 +248,8 @@ Result<Peer*> Net::make_peer(const PeerKey& key, uint64_t link) {
   auto info = describe_self(options_);
   if (!info.ok()) return info.status();
   const bool first = key.process == identity_.id ? key.asked_by_self : identity_.id < key.process;
-  const JobOptions job{rank_options(options_).engine, !secret_.empty(), &drains_, false};
+  JobOptions job{rank_options(options_).engine, !secret_.empty(), &drains_, false};
+  job.engine.link.completions_per_pass = SIZE_MAX;  // each marks a request, no more
   auto peer = std::make_unique<Peer>(driver_, Rank(first ? 0 : 1), job, link,
                                      std::move(info).value(), warn_, *operator_);
   R2CCL_RETURN_IF_ERROR(peer->open());

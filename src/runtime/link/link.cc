@@ -9,12 +9,6 @@
 #include "base/mutant.h"
 
 namespace r2ccl {
-namespace {
-
-// The completions of one pass. Each may reduce a segment, which takes some 0.1 ms.
-constexpr size_t kCompletionsPerPass = 1;
-
-}  // namespace
 
 Link::Link(LinkHost& host, Rank self, Rank peer, const std::vector<PathSpec>& paths,
            const LinkSettings& settings)
@@ -227,7 +221,7 @@ void Link::progress(TimeNs now, TimeNs idle_ns) {
   if (peer_end_) return channels_.deliver_completions();
   paths_.act_on_breaks(now);
   tell_contradiction();
-  const size_t most = idle_ns > limits::kPauseThreshold ? SIZE_MAX : kCompletionsPerPass;
+  const size_t most = idle_ns > limits::kPauseThreshold ? SIZE_MAX : settings_.completions_per_pass;
   channels_.deliver_completions(most);
   // Everything that has arrived counts before a decision that the peer is gone.
   if (!channels_.all_delivered()) return wake();
