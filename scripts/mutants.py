@@ -95,7 +95,8 @@ def fuzz(r2ccl, name, seeds, jobs):
         # Some lossy NICs get several verdicts whatever is broken: such a seed shows nothing.
         seed = result["failed"][0]["seed"]
         if simulate(r2ccl, verb, "none", seed, seed)["failed"]:
-            sys.exit(f"mutants: {name}: seed {seed} fails without a mutant, too")
+            print(f"{name}: seed {seed} fails without a mutant, too", flush=True)
+            result["failed"] = []
     return result
 
 
