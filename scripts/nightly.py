@@ -108,11 +108,18 @@ def due(rows, names, number, commit_time):
     return choice[number % len(choice)]
 
 
-def written(text, names, name, cells):
-    """Returns the document with this row of the slice."""
+def quoted(commands):
+    return "; ".join(f"`{line}`" for line in commands)
+
+
+def written(text, first_pieces, name, cells):
+    """Returns the document with this row of the slice. The rows of slices that never ran have the
+    commands of `first_pieces`, so that they are the same whatever the commit."""
     rows = read_rows(text) | {name: cells}
-    lines = ["| " + " | ".join(rows.get(each) or (f"`{each}`", *["not yet"] * 5)) + " |"
-             for each in names]
+    for each, commands in first_pieces.items():
+        if not seconds_of(rows.get(each)):
+            rows[each] = [f"`{each}`", quoted(commands), "not yet", "", "", ""]
+    lines = ["| " + " | ".join(rows[each]) + " |" for each in first_pieces]
     before, after = text.split(BEGIN, 1)[0], text.split(END, 1)[1]
     return before + "\n".join([BEGIN, *HEAD, *lines, END]) + after
 
@@ -146,12 +153,12 @@ def main():
     # 77: it cannot run on this machine.
     failed = [line for line in known[chosen] if run(line) not in (0, 77)]
     took = time.monotonic() - began
-    cells = [f"`{chosen}`", "; ".join(f"`{line}`" for line in known[chosen]),
+    cells = [f"`{chosen}`", quoted(known[chosen]),
              f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M}", name[:10],
              f"**failed**: {'; '.join(failed)}" if failed else "passed", f"{took:.0f}"]
     if args.write:
         # A developer commits the row. On the CI machine it goes with the checkout.
-        DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), list(known), chosen, cells),
+        DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), slices(0), chosen, cells),
                             encoding="utf-8")
     print(f"slice {chosen}: {'failed: ' + '; '.join(failed) if failed else 'passed'} ({took:.0f} s)")
     return 1 if failed else 0

@@ -278,12 +278,21 @@ class Slices(unittest.TestCase):
 
     def test_a_row_is_written_and_read(self):
         text = f"before\n{nightly.BEGIN}\n{nightly.END}\nafter"
-        text = nightly.written(text, self.NAMES, "b", self.row("`b`", 3))
+        first_pieces = {name: (f"run {name}",) for name in self.NAMES}
+        text = nightly.written(text, first_pieces, "b", self.row("`b`", 3))
         self.assertTrue(text.startswith("before") and text.endswith("after"))
         rows = nightly.read_rows(text)
         self.assertEqual(list(rows), self.NAMES)
         self.assertGreater(nightly.seconds_of(rows["b"]), 0)
         self.assertEqual(nightly.seconds_of(rows["a"]), 0)
+
+    def test_the_row_of_a_slice_that_never_ran_has_its_commands(self):
+        text = f"{nightly.BEGIN}\n{nightly.HEAD[0]}\n{nightly.HEAD[1]}\n" \
+               f"| `c` | an old command | not yet | | | |\n{nightly.END}"
+        rows = nightly.read_rows(nightly.written(text, {"a": ("x", "y"), "b": ("z",), "c": ("w",)},
+                                                 "b", self.row("`b`", 3)))
+        self.assertEqual(rows["a"][1:3], ["`x`; `y`", "not yet"])
+        self.assertEqual(rows["c"][1:3], ["`w`", "not yet"])
 
 
 class Ci(unittest.TestCase):

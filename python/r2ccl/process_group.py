@@ -18,7 +18,7 @@ from r2ccl.new_members import Reconfigurable
 log = logging.getLogger("torch.distributed.r2ccl")
 NAME = "r2ccl"
 # Older torch gives all devices of a group to a backend that is a Python class.
-TAKES_ALL_DEVICES = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
+TAKES_ALL_DEVICES = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)
 
 
 class ProcessGroupR2ccl(Collectives, Messages, Reconfigurable, Lifecycle, dist.ProcessGroup):

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -161,6 +162,9 @@ class ScriptedLink final : private LinkSurroundings, private MessageClient {
   // From now on the peer has applied the frames that it received.
   void acknowledge() { acknowledges_ = heard_.empty() ? acknowledges_ : heard_.back().version; }
 
+  // From now on nothing that the peer sends in the context counts.
+  void end(ContextId context) { ended_.insert(context); }
+
   // Lets the path's data connection take no more bytes.
   void block(size_t index) { peers_[index].data->limit_writes(std::deque<size_t>(100'000, 0)); }
 
@@ -313,6 +317,7 @@ class ScriptedLink final : private LinkSurroundings, private MessageClient {
 
   // LinkHost
   const Clock& clock() const override { return clock_; }
+  bool is_closed(ContextId context, Rank) const override { return ended_.contains(context); }
   void wake(Rank) override {}
   void on_path_event(const PathEvent& event) override { events_.push_back(event); }
   void on_bad_memory(const BadMemory& bad) override { bad_memory_.push_back(bad); }
@@ -339,6 +344,7 @@ class ScriptedLink final : private LinkSurroundings, private MessageClient {
   std::vector<PathEvent> events_;
   std::vector<BadMemory> bad_memory_;
   std::vector<std::string> contradictions_;
+  std::set<ContextId> ended_;
 };
 
 }  // namespace r2ccl

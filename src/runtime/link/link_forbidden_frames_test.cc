@@ -1,5 +1,6 @@
 // Tests the link against a peer that sends frames, or an order of frames, that honest ranks never
-// send. src/sim/cluster/cluster_test.cc tests honest ranks.
+// send, and against late frames of communicators that have ended. src/sim/cluster/cluster_test.cc
+// and src/sim/tests/contexts_test.cc test honest ranks.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -60,6 +61,50 @@ TEST(Link, TakesNoReportsOnAnyNumberOfChannels) {
     s.say(0, frame);
   });
   expect_protocol_error(s, "999999");
+}
+
+// Copies of chunks, and reports, may arrive after both ends have forgotten the channels.
+TEST(Link, OpensNoChannelForLateFramesOfCommunicatorsThatHaveEnded) {
+  ScriptedLink s(1);
+  s.connect(0);
+  const size_t before = s.link().channel_count();
+  for (uint64_t i = 0; i < 2 * limits::kContextsUnopenedMax; ++i) {
+    const ContextId context(1000 + i);
+    s.end(context);
+    DataHeader late = ScriptedLink::whole(channel_of(context, 0), 0, 64);
+    late.eager = true;
+    s.send(0, late);
+    s.step();
+    ControlFrame frame = s.state();
+    frame.channels.push_back(
+        {channel_of(context, 1), MessageNo(0), MessageNo(0), limits::kEagerBytes, {}});
+    s.say(0, frame);
+    ASSERT_EQ(s.link().channel_count(), before) << i;
+  }
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
+}
+
+// The peer learns that its messages are thrown away, whichever channel it uses first.
+TEST(Link, ThrowsAwayEachChannelOfACommunicatorThatItDiscards) {
+  ScriptedLink s(1);
+  s.connect(0);
+  const ContextId context(1000);
+  s.end(context);
+  s.link().discard(context);
+  s.pass(10 * kMillisecond);
+  s.acknowledge();
+  s.say(0, s.state());
+  s.heard().clear();
+  DataHeader chunk = ScriptedLink::whole(channel_of(context, 1), 0, 64);
+  chunk.eager = true;
+  s.send(0, chunk);
+  s.step();
+  s.pass(10 * kMillisecond);
+  ASSERT_FALSE(s.heard().empty());
+  ASSERT_EQ(s.heard().back().channels.size(), 1u);
+  EXPECT_EQ(s.heard().back().channels[0].channel, channel_of(context, 1));
+  EXPECT_TRUE(s.heard().back().channels[0].discards);
+  EXPECT_EQ(s.path(0).state.phase(), PathPhase::up);
 }
 
 TEST(Link, LosesAPathWhosePeerCountsFramesThatWereNeverSent) {
