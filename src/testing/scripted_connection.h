@@ -34,6 +34,7 @@ class ScriptedConnection final : public Connection {
   // Refuses reads while the connection lives; 0: stops refusing.
   void refuse_reads(int error) { read_refusal_ = error; }
   void let_stay() { stays_ = true; }  // sends_in_place() is true
+  void count_packets(const PacketCounts& packets) { packets_ = packets; }  // the kernel's
   // Lets the next calls of skip() drop so many bytes.
   void let_skip(size_t bytes) { skippable_ = bytes; }
 
@@ -51,6 +52,7 @@ class ScriptedConnection final : public Connection {
   ConnectionInfo info() const override {
     ConnectionInfo info;
     info.unacknowledged_bytes = unacknowledged_;
+    info.packets = packets_;
     return info;
   }
   Endpoint remote() const override { return {}; }
@@ -119,6 +121,7 @@ class ScriptedConnection final : public Connection {
   size_t reads_ = 0;
   size_t sends_ = 0;
   bool stays_ = false;
+  PacketCounts packets_;
   size_t skippable_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Which way a link sends its chunks: by which NIC, or not at all, for the reader to fetch.
+// The chunks of a link: the NIC by which they go, those that stay for the reader to fetch, and the
+// packets of them that count as lost.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -77,6 +78,19 @@ TEST(LinkChunks, AChannelSendsByTheNicThatItPrefersFirst) {
     ASSERT_EQ(s.chunks().size(), 1u);
     EXPECT_EQ(s.chunks()[0].first, nic);
   }
+}
+
+// The peer had them already: RFC 2883.
+TEST(LinkChunks, ASpuriousRetransmissionIsNoLoss) {
+  ScriptedLink s(1);
+  s.connect(0);
+  const std::vector<std::byte> memory(1024);
+  (void)s.link().post_send(ScriptedLink::kChannel, memory, 0);
+  s.step();
+  s.data(0).count_packets({.sent = 100, .retransmitted = 10, .spurious = 4, .delivered = 90});
+  Path& path = *s.link().paths()[0];
+  path.sample_losses(10 * kSecond);
+  EXPECT_EQ(path.losses().lost(), 6u);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ struct LinkSettings {
   bool monitor = true;  // false: no suspicion, probes or hedges; ledgers and acknowledgements stay
   bool damping = true;
   TimeNs cutoff = 300 * kSecond;
-  size_t links = 1;                // of the rank
+  size_t links = 1;  // of the rank
   // That a pass delivers at most. An executor may reduce a segment at each, which takes 0.1 ms.
   size_t completions_per_pass = 1;
   LinkWitness* witness = nullptr;  // none in production
