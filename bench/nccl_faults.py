@@ -57,7 +57,8 @@ class Run:
         self.lab, self.options = lab, options
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nccl-faults-"))
         self.seconds = options.trials * len(options.kinds) * (options.window + options.settle + 0.5)
-        arguments = ["--patience", 120, "--bytes", options.bytes, "--seconds", self.seconds]
+        arguments = ["--patience", 120, "--bytes", options.bytes, "--seconds", self.seconds,
+                     "--communicators", options.communicators]
         # NCCL's bootstrap has the management network, the data the NICs.
         network = {"NCCL_SOCKET_IFNAME": "mgmt" if setup.plugin else "nic",
                    "R2CCL_SOCKET_IFNAME": "nic", "R2CCL_DAMPING": "0"}
@@ -197,6 +198,7 @@ def read_command_line():
     p.add_argument("--nics", type=int, default=4)
     p.add_argument("--mbit", type=int, default=250, help="of each NIC")
     p.add_argument("--bytes", type=int, default=1 << 20, help="of an operation")
+    p.add_argument("--communicators", type=int, default=1, help="that reduce at the same time")
     p.add_argument("--trials", type=int, default=100, help="of each kind")
     p.add_argument("--kinds", nargs="+", choices=list(KINDS), default=["none", "pull", "hole"])
     p.add_argument("--networks", nargs="+", choices=("r2ccl", "sockets"),

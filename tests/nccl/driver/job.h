@@ -25,6 +25,7 @@ struct Job {
   double seconds = 0;  // a loop's limit; 0 for none
   int iterations = 0;  // likewise
   double stall_ms = 100;
+  int communicators = 1;  // of a loop
 };
 
 // Throws Broken unless the call has succeeded.

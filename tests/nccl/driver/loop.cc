@@ -1,7 +1,9 @@
-// AllReduce again and again, each element checked: the load for faults and benchmarks. Prints one
-// line of JSON, and writes the times of all operations into a file of the job's folder.
+// AllReduce again and again, each element checked: the load for faults and benchmarks. Several
+// communicators reduce at the same time. Prints one line of JSON, and writes the times of all
+// operations into a file of the job's folder.
 #include <algorithm>
 #include <fstream>
+#include <memory>
 
 #include "base/json_writer.h"
 #include "job.h"
@@ -31,18 +33,58 @@ double percentile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<size_t>(last * share + 0.5)];
 }
 
+// One communicator's part of an operation.
+class Part {
+ public:
+  Part(const Job& job, int number, size_t count)
+      : job_(job), comm_(job, number), input_(count), output_(count), count_(count) {}
+
+  // `last`: this rank's last element.
+  void prepare(uint32_t round, uint32_t last) {
+    for (size_t i = 0; i + 1 < count_; ++i) input_[i] = value(job_.rank, i, round);
+    input_[count_ - 1] = last;
+    std::fill_n(output_.data(), count_, 0xa5a5a5a5u);
+  }
+  void start() {
+    check(functions().all_reduce(input_.data(), output_.data(), count_, DataType::kUint32,
+                                 RedOp::kSum, comm_.handle(), stream_.handle()),
+          "ncclAllReduce");
+  }
+  void wait() { comm_.wait(stream_, job_.patience); }
+  size_t wrong(uint32_t round) {
+    size_t wrong = 0;
+    for (size_t i = 0; i + 1 < count_; ++i) {
+      wrong += output_[i] != sum_of_values(job_.ranks, i, round);
+    }
+    return wrong;
+  }
+  uint32_t last() { return output_[count_ - 1]; }
+  void destroy() { comm_.destroy(); }
+
+ private:
+  const Job& job_;
+  Communicator comm_;
+  Stream stream_;
+  DeviceArray<uint32_t> input_;
+  DeviceArray<uint32_t> output_;
+  const size_t count_;
+};
+
 class Loop {
  public:
-  Loop(const Job& job, const Communicator& comm)
-      : job_(job),
-        comm_(comm),
-        count_(std::max<size_t>(job.bytes / sizeof(uint32_t), 1)),
-        input_(count_),
-        output_(count_),
-        began_(Clock::now()) {}
+  explicit Loop(const Job& job)
+      : job_(job), count_(std::max<size_t>(job.bytes / sizeof(uint32_t), 1)) {
+    for (int number = 0; number < job.communicators; ++number) {
+      parts_.push_back(std::make_unique<Part>(job, number, count_));
+    }
+    began_ = Clock::now();
+  }
 
   void run() {
     while (!stops_) run_once();
+  }
+  void destroy() {
+    for (const auto& part : parts_) part->destroy();
   }
 
   size_t wrong() const { return wrong_; }
@@ -62,22 +104,20 @@ class Loop {
   // The last element tells when to stop, because the ranks' clocks would not agree: rank 0 puts 1
   // in it, the others 0.
   void run_once() {
-    const auto round = static_cast<uint32_t>(timings_.size());
-    for (size_t i = 0; i + 1 < count_; ++i) input_[i] = value(job_.rank, i, round);
-    input_[count_ - 1] = job_.rank == 0 && is_over() ? 1 : 0;
-    std::fill_n(output_.data(), count_, 0xa5a5a5a5u);
-    const auto begin = Clock::now();
-    check(functions().all_reduce(input_.data(), output_.data(), count_, DataType::kUint32,
-                                 RedOp::kSum, comm_.handle(), stream_.handle()),
-          "ncclAllReduce");
-    comm_.wait(stream_, job_.patience);
-    timings_.push_back({begin, seconds_between(begin, Clock::now())});
-    for (size_t i = 0; i + 1 < count_; ++i) {
-      wrong_ += output_[i] != sum_of_values(job_.ranks, i, round);
+    const auto round = static_cast<uint32_t>(timings_.size() * parts_.size());
+    const uint32_t last = job_.rank == 0 && is_over() ? 1 : 0;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      parts_[i]->prepare(round + static_cast<uint32_t>(i), last);
     }
-    const uint32_t stop = output_[count_ - 1];
-    wrong_ += stop > 1;
-    stops_ = stop != 0;
+    const auto begin = Clock::now();
+    for (const auto& part : parts_) part->start();
+    for (const auto& part : parts_) part->wait();
+    timings_.push_back({begin, seconds_between(begin, Clock::now())});
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      wrong_ += parts_[i]->wrong(round + static_cast<uint32_t>(i));
+      wrong_ += parts_[i]->last() > 1;
+    }
+    stops_ = parts_.front()->last() != 0;
   }
 
   bool is_over() const {
@@ -87,12 +127,9 @@ class Loop {
   }
 
   const Job& job_;
-  const Communicator& comm_;
   const size_t count_;
-  Stream stream_;
-  DeviceArray<uint32_t> input_;
-  DeviceArray<uint32_t> output_;
-  const Clock::time_point began_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  Clock::time_point began_;
   std::vector<Timing> timings_;
   size_t wrong_ = 0;
   bool stops_ = false;
@@ -146,17 +183,14 @@ std::string Loop::json() const {
 void test_loop(const Job& job, Checks& checks) {
   if (job.seconds <= 0 && job.iterations == 0)
     throw Broken("a loop needs --seconds or --iterations");
-  Communicator comm(job, 0);
-  {
-    Loop loop(job, comm);
-    std::printf("rank %d: the loop begins\n", job.rank);
-    std::fflush(stdout);
-    loop.run();
-    checks.expect(loop.wrong() == 0, std::to_string(loop.wrong()) + " elements are wrong");
-    std::printf("%s\n", loop.json().c_str());
-    loop.write_times(job.folder + "/times" + std::to_string(job.rank));
-  }
-  comm.destroy();
+  Loop loop(job);
+  std::printf("rank %d: the loop begins\n", job.rank);
+  std::fflush(stdout);
+  loop.run();
+  checks.expect(loop.wrong() == 0, std::to_string(loop.wrong()) + " elements are wrong");
+  std::printf("%s\n", loop.json().c_str());
+  loop.write_times(job.folder + "/times" + std::to_string(job.rank));
+  loop.destroy();
 }
 
 }  // namespace driver

@@ -2,7 +2,8 @@
 // checks. The exit code is 0 if all passed, 1 if one failed, and 2 if the rank could not go on.
 //
 // usage: nccl_driver TEST --rank R --ranks N --folder DIR [--patience SECONDS] [--bytes B]
-//                    [--seconds S] [--iterations N] [--stall-ms MS] [--largest COUNT] [--cycles N]
+//                    [--seconds S] [--iterations N] [--communicators N] [--stall-ms MS]
+//                    [--largest COUNT] [--cycles N]
 // The tests: collectives, splits, cycles, abort, leave, loop.
 #include <sys/prctl.h>
 
@@ -47,6 +48,8 @@ Job read_command_line(const std::vector<std::string>& words) {
       job.iterations = std::stoi(text);
     } else if (name == "--stall-ms") {
       job.stall_ms = std::stod(text);
+    } else if (name == "--communicators") {
+      job.communicators = std::max(std::stoi(text), 1);
     } else if (name == "--largest") {
       job.largest_count = std::stoul(text);
     } else if (name == "--cycles") {
