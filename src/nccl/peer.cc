@@ -86,7 +86,10 @@ Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& tok
   (void)tell_hosts_apart(met.rank_table);
   R2CCL_RETURN_IF_ERROR(check_reachable(met.rank_table));
   name_ = "process " + std::to_string(theirs.pid) + " of host " + theirs.host_name;
-  R2CCL_RETURN_IF_ERROR(job_.start(std::move(met)));
+  if (const Status status = job_.start(std::move(met)); !status.ok()) {
+    failed_ = true;  // a job starts once
+    return status;
+  }
   job_.drains().take_over();
   link_number_ = link;
   token_ = token;
@@ -95,7 +98,7 @@ Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& tok
 }
 
 bool Peer::usable() const {
-  if (!started()) return true;
+  if (!started()) return !failed_;
   const Link& link = *job_.engine().link(other_);
   return !leaving_ && !failed_ && !link.peer_said_goodbye() && !link.peer_ended();
 }
