@@ -4,14 +4,15 @@ on the emulated GPUs of tests/nccl, over the plugin and over NCCL's own sockets.
 
 A trial breaks a random NIC of a random host at a random moment, repairs it --window later, and lets
 the job settle. Kinds take turns in random order, among them "none", which breaks nothing. Every
-element of every operation is checked. The table has, less the median of the undisturbed operations:
+element of every operation is checked. The table has:
 
-    hit      the operation that ran when the fault came
-    longest  the longest operation between the fault and its repair. One without a NIC takes longer
-             for want of bandwidth alone: that is in it, too
-    back     from the repair to the first of five operations with the usual median, 1.1 times it at
-             most
-    told     faults that some process names, and lines that name something else
+    hit      the operation that ran when the fault came, less the median of the undisturbed ones
+    longest  the longest operation between the fault and its repair, less that median. One without a
+             NIC takes longer for want of bandwidth alone: that is in it, too
+    back     from the repair to the first of five operations whose median is at most 1.1 times the
+             usual one; some trials are not back when the next one begins
+    told     faults that some line of the processes names, if only in a pair, and lines that name
+             something else. A lossy NIC is told once a minute
 
 NCCL's sockets wait for a dead NIC until it is back, so their extra time is the window or more.
 """
@@ -33,9 +34,9 @@ import wheel  # noqa: E402
 
 KINDS = {"none": (), "pull": ("pull",), "hole": ("hole",), "down": ("down",),
          "hole-tx": ("hole-tx",), "hole-rx": ("hole-rx",), "slow": ("slow", 25), "lose": ("lose", 5)}
-# A line of the plugin's about a fault. It may come so many trials later (kFaultWait).
-TOLD = re.compile(r"R2CCL WARN (?!.*works again)(.*\bnic\d.*)$", re.MULTILINE)
-LATE = 2
+# A verdict in the log. A fault board waits for other hosts before it tells of a pair.
+TOLD = re.compile(r"R2CCL WARN (.*(?:bytes replayed|: lossy|: tampered).*)$", re.MULTILINE)
+TOLD_WITHIN_S = 4
 START_S = 60  # for the job's start, which loads NCCL once for each rank
 
 
@@ -44,10 +45,10 @@ class Trial(NamedTuple):
     kind: str
     nic: str
     begin: float
-    repair: float    # before it
-    repaired: float  # after it
+    under: float   # the fault came between the begin and this
+    repair: float  # its begin
     end: float
-    logged: list     # the sizes of the ranks' logs at the begin
+    logged: list   # the sizes of the ranks' logs at the begin
 
 
 class Run:
@@ -56,16 +57,21 @@ class Run:
     def __init__(self, lab, setup, options):
         self.lab, self.options = lab, options
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nccl-faults-"))
+        self.broken = []
         self.seconds = options.trials * len(options.kinds) * (options.window + options.settle + 0.5)
         arguments = ["--patience", 120, "--bytes", options.bytes, "--seconds", self.seconds,
                      "--communicators", options.communicators]
         # NCCL's bootstrap has the management network, the data the NICs.
         network = {"NCCL_SOCKET_IFNAME": "mgmt" if setup.plugin else "nic",
-                   "R2CCL_SOCKET_IFNAME": "nic", "R2CCL_DAMPING": "0"}
+                   "R2CCL_SOCKET_IFNAME": "nic", "R2CCL_DAMPING": "0", "R2CCL_DEBUG": "WARN"}
         self.job = job.Job(setup, self.folder, "loop", options.hosts, arguments,
                            prefix=lambda rank: (lab.r2ccl, "lab", "--name", lab.name, "run",
                                                 f"h{rank}"),
-                           environment=lambda rank: network)
+                           environment=lambda rank: {
+                               **network, "R2CCL_DEBUG_FILE": str(self.verdict_log(rank))})
+
+    def verdict_log(self, rank):
+        return self.folder / f"verdicts{rank}"
 
     def wait_for_begin(self):
         deadline = time.monotonic() + START_S
@@ -74,21 +80,29 @@ class Run:
                 raise Failed(f"the job does not begin: {self.job.output(0)[-500:]}")
             time.sleep(0.05)
 
+    def another_nic(self, rng):
+        """Returns a NIC that the last trials have left alone, so that a late line is not taken for
+        one of this trial."""
+        period = self.options.window + self.options.settle
+        recent = self.broken[-int(TOLD_WITHIN_S / period + 1):]
+        nics = [(host, nic) for host in range(self.options.hosts)
+                for nic in range(self.options.nics) if (host, nic) not in recent]
+        self.broken.append(rng.choice(nics or self.broken[:1]))
+        return self.broken[-1]
+
     def one(self, kind, rng):
-        host, nic = rng.randrange(self.options.hosts), rng.randrange(self.options.nics)
+        host, nic = self.another_nic(rng)
         time.sleep(rng.uniform(0, 0.3))
         logged = self.logged()
-        begin = time.monotonic()
+        begin = under = time.monotonic()
         if kind != "none":
-            begin, _ = self.lab.fault(host, nic, *KINDS[kind])
+            begin, under = self.lab.fault(host, nic, *KINDS[kind])
         time.sleep(self.options.window)
         repair = time.monotonic()
         if kind != "none":
             self.lab.fix(host, nic)
-        repaired = time.monotonic()
         time.sleep(self.options.settle)
-        return Trial(kind, f"h{host} nic{nic}", begin, repair, repaired,
-                     time.monotonic(), logged)
+        return Trial(kind, f"h{host} nic{nic}", begin, under, repair, time.monotonic(), logged)
 
     def trials(self, rng):
         self.wait_for_begin()
@@ -100,11 +114,15 @@ class Run:
                                                                 len(self.options.kinds))]
         return done
 
-    def result(self, done):
+    def failure(self):
+        """Waits for the job. Returns how it has failed, or None."""
         codes = self.job.wait(self.seconds + START_S + 60)
         outputs = [self.job.output(rank) for rank in range(self.options.hosts)]
-        if codes != [0] * self.options.hosts:
-            return {"ended": codes, "said": [text[-300:] for text in outputs]}
+        if codes == [0] * self.options.hosts:
+            return None
+        return {"ended": codes, "said": [text[-300:] for text in outputs]}
+
+    def result(self, done):
         operations = self.operations()
         calm = [seconds for begin, seconds in operations
                 if not any(trial.begin <= begin + seconds and begin <= trial.end for trial in done)]
@@ -126,11 +144,13 @@ class Run:
 
     def logged(self):
         """Returns the size of each rank's log."""
-        return [self.job.nccl_log(rank).stat().st_size for rank in range(self.options.hosts)]
+        logs = map(self.verdict_log, range(self.options.hosts))
+        return [log.stat().st_size if log.exists() else 0 for log in logs]
 
     def lines(self, done):
         """Returns the ranks' lines about faults, for each trial those until the next one."""
-        logs = [self.job.nccl_log(rank).read_bytes() for rank in range(self.options.hosts)]
+        paths = map(self.verdict_log, range(self.options.hosts))
+        logs = [path.read_bytes() if path.exists() else b"" for path in paths]
         begins = [trial.logged for trial in done] + [[len(log) for log in logs]]
         return [[text for log, begin, end in zip(logs, *both)
                  for text in TOLD.findall(log[begin:end].decode(errors="replace"))]
@@ -139,33 +159,39 @@ class Run:
     @staticmethod
     def extra(kind, done, operations, base):
         values = {"hit": [], "longest": [], "back": []}
+        late = 0
         for trial in (each for each in done if each.kind == kind):
             under = [(begin, seconds - base) for begin, seconds in operations
                      if begin + seconds >= trial.begin and begin <= trial.repair]
-            values["hit"] += [seconds for _, seconds in under[:1]]
-            values["longest"] += [max(seconds for _, seconds in under)] if under else []
-            later = [each for each in operations if each[0] >= trial.repaired]
+            values["hit"] += [max(extra for begin, extra in under if begin <= trial.under)]
+            values["longest"] += [max(extra for _, extra in under)]
+            later = [(begin, seconds) for begin, seconds in operations
+                     if begin >= trial.repair and begin + seconds <= trial.end]
             runs = (later[i:i + 5] for i in range(len(later) - 4))
             back = next((run[0][0] for run in runs
-                         if median([seconds for _, seconds in run]) <= 1.1 * base), trial.end)
-            values["back"].append(back - trial.repaired)
-        return {f"{name}_{statistic}_ms": value * 1e3 for name, all_of_it in values.items()
-                for statistic, value in (("median", median(all_of_it)),
-                                         ("p99", percentile(all_of_it, 0.99)),
-                                         ("max", max(all_of_it)))}
+                         if median([seconds for _, seconds in run]) <= 1.1 * base), None)
+            late += back is None
+            values["back"].append((trial.end if back is None else back) - trial.repair)
+        return {"not_back": late} | {
+            f"{name}_{statistic}_ms": value * 1e3 for name, all_of_it in values.items()
+            for statistic, value in (("median", median(all_of_it)),
+                                     ("p99", percentile(all_of_it, 0.99)),
+                                     ("max", max(all_of_it)))}
 
     @staticmethod
     def told(kind, done, lines):
-        """Counts the trials whose NIC a line names, and the lines that name another one."""
+        """Counts the trials whose NIC a line names, and the lines that name no NIC that was broken
+        then."""
         named = wrong = 0
         for number, trial in enumerate(done):
             if trial.kind != kind:
                 continue
-            broken = [each.nic for each in done[max(number - LATE, 0):number + 1]
-                      if each.kind != "none"]
+            broken = [each.nic for each in done[:number + 1]
+                      if each.kind != "none" and trial.begin - each.begin <= TOLD_WITHIN_S]
             wrong += sum(not any(nic in text for nic in broken) for text in lines[number])
-            named += kind != "none" and any(trial.nic in text for each in
-                                            lines[number:number + LATE + 1] for text in each)
+            later = [text for each, texts in zip(done, lines) for text in texts
+                     if 0 <= each.begin - trial.begin <= TOLD_WITHIN_S]
+            named += kind != "none" and any(trial.nic in text for text in later)
         return {"named": named, "wrong_lines": wrong}
 
 
@@ -173,7 +199,8 @@ def measure(lab, setup, options):
     rng = random.Random(options.seed)
     run = Run(lab, setup, options)
     try:
-        return run.result(run.trials(rng))
+        done = run.trials(rng)
+        return run.failure() or run.result(done)
     finally:
         run.job.end()
         shutil.rmtree(run.folder)
@@ -215,8 +242,9 @@ def read_command_line():
 
 def main():
     options = read_command_line()
-    document = {"machine": machine(), "hosts": options.hosts, "nics": options.nics,
-                "mbit": options.mbit, "bytes": options.bytes, "networks": {}}
+    document = {"machine": machine(), "networks": {}} | {
+        name: getattr(options, name) for name in ("hosts", "nics", "mbit", "bytes", "communicators",
+                                                  "trials", "window", "settle", "seed")}
     with tempfile.TemporaryDirectory() as folder, \
             Lab(options.r2ccl, options.name, options.hosts, options.nics, options.mbit) as lab:
         for name, setup in setups(options, pathlib.Path(folder)).items():
@@ -230,7 +258,8 @@ def main():
                     f"{name} " + ", ".join(f"{numbers[f'{name}_{statistic}_ms']:.1f}"
                                            for statistic in ("median", "p99", "max")) + ";"
                     for name in ("hit", "longest", "back")),
-                      f"told {numbers['named']}, wrong lines {numbers['wrong_lines']}")
+                      f"not back {numbers['not_back']}; told {numbers['named']}, wrong lines "
+                      f"{numbers['wrong_lines']}")
     save(options.json, document)
 
 

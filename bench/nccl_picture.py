@@ -65,10 +65,9 @@ def measure(lab, setup, options):
     run = Job(lab, setup, options)
     try:
         begin, faults = run.faults()
-        result = run.result([(kind, begin + start, begin + end, begin + end)
-                             for kind, (start, end) in zip(options.kinds, faults)])
-        if "kinds" not in result:
-            return result
+        failure = run.failure()
+        if failure:
+            return failure
         longest = max(duration for start, duration in run.operations() if start >= begin)
         # The last second has the job's end in it.
         return {"faults": faults, "longest_s": longest, "wrong_elements": 0,
@@ -126,7 +125,7 @@ def read_command_line():
     if options.quick:
         options.fault = 1
     # Run's loop lasts for so long.
-    options.trials, options.settle = 1, 0
+    options.trials, options.settle, options.communicators = 1, 0, 1
     options.kinds = [kind.split()[0] for _, kind in FAULTS]
     options.window = 2 * options.fault + options.fault / len(FAULTS)
     options.networks = ["r2ccl", "sockets"]

@@ -89,13 +89,15 @@ def simulate(r2ccl, name, first, last, jobs):
 
 def fuzz(r2ccl, name, seeds, jobs):
     first = FIRST.get(name, 1)
-    result = simulate(r2ccl, name, first, first + seeds - 1, jobs)
-    if name != "none" and result["failed"]:
+    last = first + seeds - 1
+    result = simulate(r2ccl, name, first, last, jobs)
+    while name != "none" and result["failed"]:
         # A seed that fails whatever is broken shows nothing.
         seed = result["failed"][0]["seed"]
-        if simulate(r2ccl, "none", seed, seed, jobs)["failed"]:
-            print(f"{name}: seed {seed} fails without a mutant, too", flush=True)
-            result["failed"] = []
+        if not simulate(r2ccl, "none", seed, seed, jobs)["failed"]:
+            break
+        print(f"{name}: seed {seed} fails without a mutant, too", flush=True)
+        result = simulate(r2ccl, name, seed + 1, last, jobs)
     return result
 
 

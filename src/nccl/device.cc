@@ -61,6 +61,7 @@ Device as_one(const std::vector<Device>& devices) {
   Device all = devices.front();
   all.name = "r2ccl";
   all.nic.clear();
+  all.pci_path.clear();
   for (size_t i = 1; i < devices.size(); ++i) all.speed_mbps += devices[i].speed_mbps;
   return all;
 }

@@ -85,7 +85,7 @@ TEST_F(DevicesTest, BecomeOneWithTheSumOfTheirSpeeds) {
   EXPECT_EQ(devices[0].name, "r2ccl");
   EXPECT_EQ(devices[0].nic, "") << "its connections prefer none";
   EXPECT_EQ(devices[0].speed_mbps, 260'000);
-  EXPECT_EQ(fs::path(devices[0].pci_path).filename(), "0000:3b:00.0");
+  EXPECT_EQ(devices[0].pci_path, "") << "it is near no GPU in particular";
 }
 
 }  // namespace

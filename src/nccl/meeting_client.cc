@@ -78,8 +78,9 @@ TimeNs MeetingClient::next_timeout() const {
 void MeetingClient::dial(TimeNs now) {
   if (dialer_.progress(now)) return ask(now);
   if (!dialer_.given_up(now)) return;
-  fail({Code::timeout,
-        "cannot connect within " + duration_text(timeout_) + ": " + dialer_.errors()});
+  const std::string errors = dialer_.errors();
+  fail({Code::timeout, "cannot connect to " + to_string(dialer_.endpoint()) + " within " +
+                           duration_text(timeout_) + (errors.empty() ? "" : ": " + errors)});
 }
 
 void MeetingClient::ask(TimeNs now) {
@@ -151,7 +152,7 @@ void MeetingClient::open_end(TimeNs now) {
 
 void MeetingClient::end_attempt(Status why, TimeNs now) {
   state_ = State::dialing;
-  dialer_.end_attempt(std::move(why), false, now);
+  dialer_.end_attempt(std::move(why), now);
 }
 
 void MeetingClient::fail(Status why) {

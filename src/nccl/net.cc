@@ -274,7 +274,8 @@ MeetingClient::Opening Net::on_answer(Connect& connect, const PeerKey& key, cons
   using Kind = MeetingClient::Opening::Kind;
   if (connect.made != nullptr) return {Kind::open};
   Peer* peer = connect.peer;
-  if (peer != find_peer(key) || has_parted(answer.link)) return {Kind::again};
+  // An earlier answer may have shown that the link cannot start.
+  if (peer != find_usable(key) || has_parted(answer.link)) return {Kind::again};
   if (!peer->started() && peer->link_number() == answer.link) {
     const Status started = peer->start(answer.link, answer.info, answer.token);
     if (!started.ok()) return {Kind::failed, started};

@@ -68,7 +68,7 @@ Status Peer::open() {
 }
 
 Status Peer::start(uint64_t link, const RankInfo& theirs, const LockedBytes& token) {
-  R2CCL_CHECK(!started());
+  R2CCL_CHECK(!started() && !failed_);
   if (theirs.rank != other_) return {Code::remote, "the other process has chosen the wrong rank"};
   MetJob met;
   met.rank_table = job_.self() == Rank(0) ? std::vector{own_, theirs} : std::vector{theirs, own_};

@@ -113,5 +113,5 @@ class Job:
         text = path.read_text(errors="replace") if path.exists() else ""
         used = re.search(r"Using network (\S+)", text)
         version = re.search(r"Loaded net plugin \S+ \((v\d+)\)", text)
-        gpu = re.search(r"via NET/\S+/GDR(?=DMA)", text) and "GPU"
+        gpu = re.search(r"via NET/\S+/GDRDMA", text) and "GPU"
         return " ".join([match.group(1) for match in (used, version) if match] + [gpu] * bool(gpu))

@@ -25,9 +25,10 @@ The driver (driver/, nccl_driver) is one rank; its tests check every element:
 The loop runs only when it is named. Without --plugin the tests run over sockets and, if it is
 built, over the build's own plugin. --sanitizer takes the plugin of build-dev or build-tsan, and
 NCCL without instruments. --tables adds the collectives over each of the plugin's tables,
-by builds that have no other one, and over a build that takes the memory of the emulated GPUs. Each test is a line, "ok" or "FAIL", the number of ranks, its
-name, the network, and its time; the last line is the sum. After a failure the logs stay: those of
-the ranks, NCCL's own (NCCL_DEBUG=INFO), and the stacks of ranks that did not end. EMULATED_CUDA_LOG=2 logs each launch.
+by builds that have no other one, and over a build that takes the memory of the emulated GPUs. Each
+test is a line, "ok" or "FAIL", the number of ranks, its name, the network, and its time; the last
+line is the sum. After a failure the logs stay: those of the ranks, NCCL's own (NCCL_DEBUG=INFO),
+and the stacks of ranks that did not end. EMULATED_CUDA_LOG=2 logs each launch.
 
 Without a network or gdb the tests fail; with R2CCL_ALLOW_SKIP=1 they are skipped (status 77).
 Variables NCCL_* of the environment reach the ranks, except where the emulator needs other values

@@ -133,7 +133,7 @@ Outcome open_net() {
   here.net = net.value().release();
   std::string names;
   for (const Device& device : here.net.load()->devices()) names += " " + device.name;
-  tell(kLogInfo, "NICs:" + names);
+  tell(kLogInfo, "devices:" + names);
   return kSuccess;
 }
 

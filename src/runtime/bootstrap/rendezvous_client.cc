@@ -106,7 +106,7 @@ void RendezvousClient::dial(TimeNs now) {
 void RendezvousClient::end_attempt(Status why, TimeNs now) {
   token_ = {};
   state_ = State::dialing;
-  dialer_.end_attempt(std::move(why), false, now);
+  dialer_.end_attempt(std::move(why), now);
 }
 
 void RendezvousClient::arrive(TimeNs now) {

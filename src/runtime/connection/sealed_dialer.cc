@@ -121,13 +121,14 @@ void SealedDialer::shake_hands(TimeNs now) {
   stream->open(handshake_->take());
   stream_ = std::move(stream);
   handshake_.reset();
+  attempts_[current_] = {};
   state_ = State::connected;
 }
 
 void SealedDialer::end_attempt(Status why, bool refused, TimeNs now) {
   drop();
   if (refused && !std::exchange(refusal_told_, true)) {
-    R2CCL_LOG(warn, "%s refuses this process: %s%s; it asks again until the bound of the start",
+    R2CCL_LOG(warn, "%s: %s%s; this process dials again until its bound",
               to_string(endpoint()).c_str(), why.message().c_str(), kUnproven);
   }
   // A refusal in words says more than the later attempts that find nobody.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -28,7 +29,7 @@ class SealedDialer final : private EventHandler {
     ConnectOptions connect;
     // Returns this end's handshake, for each attempt.
     std::function<std::unique_ptr<Handshake>()> handshake;
-    uint32_t body_bytes_max = 0;  // SealedStream has it
+    uint32_t body_bytes_max = 0;  // the largest message that the stream takes
     TimeNs pause_min = 0;         // between the first two rounds
     // May be empty. Returns advice to a person on a connect that failed with that errno.
     std::function<std::string(int error, const Endpoint& to)> advice;
@@ -52,11 +53,11 @@ class SealedDialer final : private EventHandler {
 
   // The address that is dialled, or has been.
   const Endpoint& endpoint() const { return options_.endpoints[current_]; }
-  // Ends the attempt, so the next address is dialled. `refused`: its peer said so.
-  void end_attempt(Status why, bool refused, TimeNs now);
+  // Ends the attempt, so the next address is dialled.
+  void end_attempt(Status why, TimeNs now) { end_attempt(std::move(why), false, now); }
   // Dials the same address again, at once.
   void dial_again(TimeNs now);
-  // Ends all of it.
+  // Closes the stream, and dials no more.
   void close();
 
   // Returns the last error of each address, or the last refusal: "10.0.0.1:5000: no answer; ...".
@@ -74,14 +75,16 @@ class SealedDialer final : private EventHandler {
   // The result of the last attempt at one endpoint, or of the last one that was refused.
   struct Attempt {
     Status error;
-    // A peer answered and refused. It has proved nothing: it may be a stranger who holds the port
-    // until the listener comes, or another job's. So this is a hint for the final error.
+    // The handshake failed with a reason in words. The peer has proved nothing: it may be a
+    // stranger who holds the port until the listener comes, or another job's. So this is a hint
+    // for the final error.
     bool refused = false;
   };
 
   void dial(TimeNs now);
   void check_connect(TimeNs now);
   void shake_hands(TimeNs now);
+  void end_attempt(Status why, bool refused, TimeNs now);
   void drop();
   void on_ready(const PollEvent&) override {}
 

@@ -80,7 +80,7 @@ TEST(LinkChunks, AChannelSendsByTheNicThatItPrefersFirst) {
   }
 }
 
-// The peer had them already: RFC 2883.
+// Packets that the peer had already are no losses (RFC 2883).
 TEST(LinkChunks, ASpuriousRetransmissionIsNoLoss) {
   ScriptedLink s(1);
   s.connect(0);

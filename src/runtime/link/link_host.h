@@ -119,7 +119,8 @@ struct LinkSettings {
   bool damping = true;
   TimeNs cutoff = 300 * kSecond;
   size_t links = 1;  // of the rank
-  // That a pass delivers at most. An executor may reduce a segment at each, which takes 0.1 ms.
+  // The most completions that one pass delivers. An executor may reduce a segment at each, which
+  // takes 0.1 ms.
   size_t completions_per_pass = 1;
   LinkWitness* witness = nullptr;  // none in production
 };

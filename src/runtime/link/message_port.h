@@ -40,8 +40,8 @@ class MessagePort {
   // at the other end.
   virtual void open_channel(ChannelId channel, MessageClient& client, Rank peer) = 0;
 
-  // The channel's chunks go by that NIC of this host where another is not faster. Requires an
-  // opened channel.
+  // The channel's chunks go by that NIC of this host unless another is faster. Requires an opened
+  // channel.
   virtual void prefer_nic(ChannelId, NicId) {}
 
   // Announces messages, so that the connections for them open before the first one is posted. Posts

@@ -145,7 +145,8 @@ std::string Loop::json() const {
   std::sort(sorted.begin(), sorted.end());
   const double stall_s = job_.stall_ms / 1e3;
   const auto stalls = sorted.end() - std::lower_bound(sorted.begin(), sorted.end(), stall_s);
-  const double bytes = static_cast<double>(count_ * sizeof(uint32_t) * timings_.size());
+  const double bytes =
+      static_cast<double>(count_ * sizeof(uint32_t) * timings_.size() * parts_.size());
   r2ccl::JsonWriter json;
   json.begin_object()
       .field("test", "loop")
