@@ -116,6 +116,9 @@ INSTANTIATE_TEST_SUITE_P(OneLossReportedLate, KeptSeedTest, testing::Values<uint
 INSTANTIATE_TEST_SUITE_P(ExcuseOutOfReach, KeptSeedTest,
                          testing::Values<uint64_t>(63665, 66475, 75905, 84025, 154330));
 
+// A rank that relays had passed a changed frame on to one whose host was suspended.
+INSTANTIATE_TEST_SUITE_P(TamperedBehindARelay, KeptSeedTest, testing::Values<uint64_t>(90815));
+
 // The coordinator of a shrink died before the next rank knew its new address. The others told that
 // rank their calls, and it waited for the dead one.
 INSTANTIATE_TEST_SUITE_P(CoordinatorPassedOver, KeptSeedTest, testing::Values<uint64_t>(18974));
