@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "protocol/diagnosis/fault_localiser_facts.h"
 #include "runtime/engine/idle_nics.h"
 
 namespace r2ccl {
@@ -104,10 +105,11 @@ void Job::fail_by_exception(const std::exception& error) noexcept {
 }
 
 void Job::on_path_event(const PathEvent& event) {
-  // After a failure ranks leave in any order: a path that closes then says nothing of NICs.
-  const bool counts = parts_.any_with(
+  // After a failure ranks leave in any order: a path that closes then says nothing of NICs. But a
+  // peer that has not failed yet may see just that this end has closed it because of its bytes.
+  const bool stays = parts_.any_with(
       event.peer, [](const JobPart& part, Rank) { return !part.leaving() && !part.failed(); });
-  if (counts) fault_reporter_->on_path_event(event);
+  if (stays || is_of_bytes(event.cause)) fault_reporter_->on_path_event(event);
   parts_.for_each_with(event.peer, [&](JobPart& part, Rank) { part.on_path_event(event); });
 }
 
@@ -150,6 +152,8 @@ void Job::handle(Rank peer, const NoticeView& notice) {
   switch (notice.kind) {
     case NoticeKind::observation:
       return fault_reporter_->on_observation(peer, body);
+    case NoticeKind::excuse:
+      return fault_reporter_->on_excuse(peer, body);
     case NoticeKind::verdict:
       return fault_reporter_->on_verdict(peer, body);
     case NoticeKind::vouch:

@@ -429,6 +429,7 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
     case NoticeKind::drained:
     case NoticeKind::silent:
     case NoticeKind::observation:
+    case NoticeKind::excuse:
     case NoticeKind::verdict:
     case NoticeKind::vouch:
     case NoticeKind::probe_request:

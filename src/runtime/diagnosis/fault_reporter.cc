@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mutant.h"
 #include "protocol/diagnosis/fault_localiser_facts.h"
+#include "runtime/diagnosis/nic_names.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
@@ -58,6 +59,7 @@ FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
       made_(std::move(made)),
       logs_(logs),
       losses_(engine, clock, [this](Rank rank, NicId nic) { return name_of(rank, nic); }),
+      excuses_(engine),
       trust_(engine),
       prober_(engine, clock,
               [this](Rank requester, const ProbeAnswer& answer) { on_probed(requester, answer); }) {
@@ -77,7 +79,7 @@ NicName FaultReporter::name_of(Rank rank, NicId nic) const {
 void FaultReporter::on_path_event(const PathEvent& event) {
   // Report bad bytes in any phase, and from standby: the other end may have used a path that this
   // end was still validating, or that it no longer drains. This report excuses the path.
-  const bool of_bytes = event.cause == DownCause::corrupted || event.cause == DownCause::protocol;
+  const bool of_bytes = is_of_bytes(event.cause);
   const bool used = event.from == PathPhase::up || event.from == PathPhase::suspect;
   const bool fault = used && !event.planned && !event.aftermath;
   const bool lost = event.to == PathPhase::down && event.cause != DownCause::closing;
@@ -137,20 +139,12 @@ void FaultReporter::on_peer_gone(Rank peer, PeerEnd end) {
   reports_.push_back(std::move(report));
 }
 
-// An empty name stands for the whole host.
-bool FaultReporter::is_nic_of(Rank rank, const NicName& name) const {
-  if (name.host != host_of(rank)) return false;
-  const auto& nics = job().info(rank).nics;
-  return name.nic.empty() || name.nic == "lo" ||
-         std::ranges::any_of(nics, [&](const NicInfo& nic) { return nic.name == name.nic; });
-}
-
 void FaultReporter::on_observation(Rank peer, std::span<const std::byte> bytes) {
   auto observation = decode_observation(peer, bytes);
   if (!observation.ok()) return;
   const Observation& o = observation.value();
   if (!job().has(o.peer) || o.peer == peer) return;
-  if (is_nic_of(peer, o.near) && is_nic_of(o.peer, o.far)) {
+  if (is_nic_of(job(), peer, o.near) && is_nic_of(job(), o.peer, o.far)) {
     fault_localiser_.observe(o, clock_.now());
   }
 }
@@ -331,6 +325,10 @@ void FaultReporter::report_all(Rank localiser, TimeNs now) {
   });
   for (Report& report : reports_) {
     const Rank to = recipient(report, localiser);
+    if (report.path && !std::exchange(report.shared, true)) {
+      excuses_.tell(report.observation, *report.path);
+    }
+    const bool excused = report.path && excuses_.apply(report.observation);
     // A death breaks every path, and is no fault of one: the report waits until the peer is found
     // dead or alive.
     if (report.path && engine_.link(report.observation.peer)->may_be_dead()) {
@@ -340,7 +338,7 @@ void FaultReporter::report_all(Rank localiser, TimeNs now) {
     }
     if (report.late && !report.told && !delivered(report, to)) continue;
     const bool settles = !report.settled && now >= report.settled_at;
-    if (report.told == to && !settles) continue;
+    if (report.told == to && !settles && !excused) continue;
     const uint64_t told_stall_us = report.observation.stall_us;
     if (settles && report.path) {
       const TimeNs stall = engine_.link(report.observation.peer)->find_path(*report.path)->stall;
@@ -349,7 +347,7 @@ void FaultReporter::report_all(Rank localiser, TimeNs now) {
     report.settled = report.settled || settles;
     if (report.told && report.told != to) take_back(report, *report.told, now);
     if (report.told != to) report.told_at = now;
-    const bool news = report.told != to || report.observation.stall_us != told_stall_us;
+    const bool news = report.told != to || report.observation.stall_us != told_stall_us || excused;
     report.told = to;
     if (news) tell(report, to, now);
   }

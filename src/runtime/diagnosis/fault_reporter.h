@@ -16,6 +16,7 @@
 #include "protocol/diagnosis/loss_localiser.h"
 #include "runtime/diagnosis/loss_watch.h"
 #include "runtime/diagnosis/nic_prober.h"
+#include "runtime/diagnosis/path_excuses.h"
 #include "runtime/diagnosis/verdict_trust.h"
 #include "runtime/engine/progress_engine.h"
 
@@ -33,6 +34,7 @@ class FaultReporter {
   // speaks for itself and its host alone, and its verdicts count while it can be the localising
   // rank.
   void on_observation(Rank peer, std::span<const std::byte> bytes);
+  void on_excuse(Rank peer, std::span<const std::byte> bytes) { excuses_.hear(peer, bytes); }
   void on_verdict(Rank peer, std::span<const std::byte> bytes);
   void on_vouch(Rank peer, std::span<const std::byte> bytes) {
     trust_.on_vouch(peer, bytes, clock_.now());
@@ -72,9 +74,9 @@ class FaultReporter {
     TimeNs told_at = 0;  // when it was first told to that rank
     bool arrived = false;
     bool late = false;
+    bool shared = false;  // the other end is told, if it must be
   };
   NicName name_of(Rank rank, NicId nic) const;
-  bool is_nic_of(Rank rank, const NicName& name) const;
   void take(const Verdict& verdict, TimeNs now);
   std::string words_for(const Verdict& verdict) const;
   bool is_host(const NicName& name) const { return name.host < job().hosts(); }
@@ -106,6 +108,7 @@ class FaultReporter {
   FaultLocaliser fault_localiser_{{}};
   LossLocaliser loss_localiser_{{}};
   LossWatch losses_;
+  PathExcuses excuses_;
   VerdictTrust trust_;
   NicProber prober_;
   std::vector<Verdict> verdicts_;

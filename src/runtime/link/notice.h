@@ -35,6 +35,8 @@ enum class NoticeKind : uint8_t {
   ended = 20,        // the sender has left the communicator: after a `failure`, or after all its
                      // messages have arrived; no body
   shrink = 21,       // a ShrinkMessage; subject: its index
+  excuse = 22,  // to the other end of a path that the sender has closed because of the bytes on
+                // it: an Observation; subject: the path
 };
 
 // A newer notice of the same kind, context and `subject` replaces an older one. Each kind defines

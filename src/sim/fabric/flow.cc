@@ -143,8 +143,10 @@ IoResult Flow::write(int side, std::span<const iovec> slices) {
     return {IoKind::failed, 0, EBADF};
   }
   if (state != SideState::established) return {IoKind::blocked, 0, 0};
+  const uint64_t before = stream(side).written();
   const size_t bytes = stream(side).write(slices);
   if (bytes == 0) return {IoKind::blocked, 0, 0};
+  follow_taken(side, before);
   if (IoWatch* watch = network_.options().watch) watch->on_write(slices, bytes);
   if (Tampering& tampering = tampering_[index(side)]; tampering.apply(stream(side))) {
     network_.note_tampered();
@@ -181,11 +183,24 @@ bool Flow::in_use(int side) const {
 // the bytes on, and may not hear that the far end has given it up.
 void Flow::expect_notice(int reader) {
   Engine& engine = network_.engine();
-  engine.at(engine.now() + kNoticeTime, [&network = network_, id = id_, reader] {
-    const Flow* flow = network.find(id);
-    if (flow == nullptr) return;
-    if (flow->in_use(reader) && flow->in_use(1 - reader)) network.note_unnoticed();
+  auto& all = network_.taken();
+  const auto taken =
+      all.insert(all.end(), {id_, at(reader).process, tampering_[index(1 - reader)].evidence()});
+  engine.at(engine.now() + kNoticeTime, [&network = network_, taken, reader] {
+    const Flow* flow = network.find(taken->flow_id);
+    const bool used = flow != nullptr && flow->in_use(reader) && flow->in_use(1 - reader);
+    if (used && !taken->passed_on) network.note_unnoticed();
+    network.taken().erase(taken);
   });
+}
+
+// A relay that has passed a tampered frame on has not accepted it. The rank that reads it from this
+// connection must notice it, and may be stopped until then.
+void Flow::follow_taken(int side, uint64_t from) {
+  for (Network::Taken& taken : network_.taken()) {
+    if (taken.reader != at(side).process || taken.passed_on) continue;
+    taken.passed_on = tampering_[index(side)].follow(taken.evidence, stream(side), from);
+  }
 }
 
 bool Flow::readable(int side) const {

@@ -154,6 +154,7 @@ class Flow {
   void keep_alive(int side);
   bool in_use(int side) const;
   void expect_notice(int reader);
+  void follow_taken(int side, uint64_t from);
 
   Network& network_;
   const uint64_t id_;

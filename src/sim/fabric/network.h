@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,6 +60,14 @@ class Network {
   void note_unnoticed() { ++unnoticed_; }
   uint64_t tampered() const { return tampered_; }
   uint64_t unnoticed() const { return unnoticed_; }
+  // Evidence of tampering that a process has read and not yet noticed, or passed on.
+  struct Taken {
+    uint64_t flow_id = 0;
+    const SimHost* reader = nullptr;
+    std::vector<std::byte> evidence;
+    bool passed_on = false;
+  };
+  std::list<Taken>& taken() { return taken_; }
   void erase(uint64_t flow_id) { flows_.erase(flow_id); }
   const std::map<uint64_t, std::unique_ptr<Flow>>& flows() const { return flows_; }
 
@@ -93,6 +102,7 @@ class Network {
   uint64_t next_flow_id_ = 1;
   uint64_t tampered_ = 0;
   uint64_t unnoticed_ = 0;
+  std::list<Taken> taken_;
   std::function<void(uint64_t)> on_open_;
   std::set<std::pair<uint32_t, uint32_t>> severed_;
 };

@@ -54,7 +54,7 @@ bool Tampering::change(Stream& stream, const Frame& frame) {
   if (ordered_->kind == Tamper::Kind::flip) {
     const uint64_t bit = ordered_->bit % (8 * frame.checked);
     stream.change(frame.offset + bit / 8, static_cast<std::byte>(1u << bit % 8));
-    noticed_by_ = frame.offset + frame.checked;
+    expect(stream, frame.offset, frame.offset + frame.checked);
     return true;
   }
   auto header = bytes_at<kDataHeaderBytes>(stream, frame.offset);
@@ -72,7 +72,8 @@ bool Tampering::repeat(Stream& stream, const Frame& frame) {
   stream.peek(frame.offset, again);
   const iovec slice{again.data(), again.size()};
   if (stream.write({&slice, 1}) < frame.checked) return false;
-  noticed_by_ = frame.offset + frame.bytes + frame.checked;
+  const uint64_t second = frame.offset + frame.bytes;
+  expect(stream, second, second + frame.checked);
   return true;
 }
 
@@ -122,6 +123,25 @@ bool Tampering::apply(Stream& stream) {
   }
   *ordered_->done = true;
   ordered_.reset();
+  return true;
+}
+
+void Tampering::expect(const Stream& stream, uint64_t from, uint64_t end) {
+  noticed_by_ = end;
+  evidence_.resize(end - from);
+  stream.peek(from, evidence_);
+}
+
+bool Tampering::follow(const std::vector<std::byte>& evidence, const Stream& stream,
+                       uint64_t from) {
+  const uint64_t before = std::min<uint64_t>(from, evidence.size());
+  const uint64_t begin = std::max(from - before, stream.taken());
+  std::vector<std::byte> written(stream.written() - begin);
+  stream.peek(begin, written);
+  const auto found = std::ranges::find_end(written, evidence);
+  if (found.empty()) return false;
+  const auto at = static_cast<uint64_t>(found.begin() - written.begin());
+  expect(stream, begin + at, begin + at + evidence.size());
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "protocol/wire/wire.h"
 #include "sim/fabric/stream.h"
@@ -47,6 +48,12 @@ class Tampering {
   // Returns true, once, when the reader has taken the last byte that it needs to notice the
   // tampering.
   bool taken(const Stream& stream);
+  // The bytes by which a reader notices it: a tag or a MAC does not fit them, or they come twice.
+  const std::vector<std::byte>& evidence() const { return evidence_; }
+  // Looks for this evidence of another connection among the bytes that were written from byte
+  // `from` on, or just before: a relay has passed it on. Returns whether it is there; then its
+  // reader is the one that taken() tells of.
+  bool follow(const std::vector<std::byte>& evidence, const Stream& stream, uint64_t from);
 
  private:
   struct Frame {
@@ -60,10 +67,12 @@ class Tampering {
   bool repeat(Stream& stream, const Frame& frame);
   bool add(Stream& stream, const Frame& frame);
   bool happens(Stream& stream, const Frame& frame);
+  void expect(const Stream& stream, uint64_t from, uint64_t end);
 
   std::optional<Tamper> ordered_;
   uint64_t from_ = 0;  // the next byte at which a frame may begin
   uint64_t noticed_by_ = UINT64_MAX;
+  std::vector<std::byte> evidence_;
   uint64_t silent_from_ = UINT64_MAX;
 };
 

@@ -108,6 +108,47 @@ TEST(FaultReporter, RanksThatLeaveAfterAFrameWasChangedAccuseNoNic) {
   }
 }
 
+// Rank 1 reads a changed frame of rank 2, and its report does not reach the localising rank. That
+// of rank 2 does.
+TEST(FaultReporter, BothEndsOfAPathWithChangedBytesTellTheCause) {
+  ClusterOptions options;
+  options.hosts = 3;
+  options.management = false;
+  Cluster cluster(options);
+  ASSERT_TRUE(cluster.connect());
+  for (int nic = 0; nic < 2; ++nic)
+    cluster.fabric().sever(cluster.nic(0, nic), cluster.nic(1, nic));
+  tamper_towards(cluster, cluster.nic(1, 1), cluster.nic(2, 1));
+  ASSERT_TRUE(cluster.world().run_until([&] { return lost_a_path(cluster, 2); },
+                                        cluster.now() + 5 * kSecond));
+  cluster.world().run_for(4 * kSecond);
+  const auto& verdicts = cluster.node(0).fault_reporter().verdicts();
+  const auto on_ends = [](const Verdict& verdict) {
+    return verdict.faulty.host != 0 && verdict.other.host != 0;
+  };
+  EXPECT_EQ(std::ranges::count_if(verdicts, on_ends), 0);
+}
+
+// Rank 1 loses its NIC just when rank 0 has closed a path of it because of its bytes, and hears of
+// both at once.
+TEST(FaultReporter, ANicThatGoesDownAfterAFrameWasChangedIsNamed) {
+  Cluster cluster(ClusterOptions{});
+  ASSERT_TRUE(cluster.connect());
+  tamper_towards(cluster, cluster.nic(0, 1), cluster.nic(1, 1));
+  ASSERT_TRUE(cluster.world().run_until([&] { return lost_a_path(cluster, 0); },
+                                        cluster.now() + 5 * kSecond));
+  ASSERT_FALSE(lost_a_path(cluster, 1));
+  cluster.world().stop(cluster.node(1).actor);
+  cluster.fabric().down(cluster.nic(1, 1));
+  cluster.world().run_for(10 * kMillisecond);
+  cluster.world().resume(cluster.node(1).actor);
+  cluster.world().run_for(4 * kSecond);
+  const auto& verdicts = cluster.node(0).fault_reporter().verdicts();
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::nic);
+  EXPECT_EQ(verdicts[0].faulty, (NicName{1, "nic1"}));
+}
+
 // Rank 1 ends the drain of its nic1 just when rank 2 has read a changed frame there: for rank 2 the
 // path is still on standby, for rank 1 it is in use.
 TEST(FaultReporter, AChangedFrameOnAPathThatOneEndHasOnStandbyAccusesNoNic) {

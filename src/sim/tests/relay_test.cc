@@ -188,6 +188,38 @@ TEST_F(Relay, ItsDataConnectionGoesByThatRankThoughASearchHasFoundNone) {
 }
 
 // Rank 0 opens the path, so it knows the rank; rank 1 knows the host.
+// The rank that relays has read the frame, and cannot notice anything. The rank that it is for
+// does, as soon as it runs again.
+TEST_F(Relay, AChangedFrameIsNoticedByTheRankThatItIsFor) {
+  connect(options_of(3));
+  std::set<uint64_t> ordinary;
+  for (const FlowInfo& flow : cluster().fabric().flows()) ordinary.insert(flow.id);
+  open_relay();
+  cluster().world().stop(cluster().node(1).actor);
+  const auto is_of = [this](const SimNic* nic, int host) {
+    return nic == &cluster().nic(host, 0) || nic == &cluster().nic(host, 1);
+  };
+  const Tamper tamper{.data = false};
+  for (const FlowInfo& flow : cluster().fabric().flows()) {
+    if (ordinary.contains(flow.id)) continue;
+    if (is_of(flow.from, 0) && is_of(flow.to, 2)) cluster().fabric().tamper(flow.id, 0, tamper);
+    if (is_of(flow.from, 2) && is_of(flow.to, 0)) cluster().fabric().tamper(flow.id, 1, tamper);
+  }
+  ASSERT_TRUE(within(3 * kSecond, [&] { return *tamper.done; }));
+  cluster().world().run_for(1500 * kMillisecond);
+  EXPECT_TRUE(relay_path(0, 1)->state.connected());
+  EXPECT_EQ(cluster().fabric().unnoticed(), 0u) << "nobody has accepted it";
+  cluster().world().resume(cluster().node(1).actor);
+  const auto noticed = [this] {
+    return std::ranges::any_of(cluster().node(1).events, [](const PathEvent& event) {
+      return event.cause == DownCause::corrupted;
+    });
+  };
+  EXPECT_TRUE(within(kSecond, noticed));
+  cluster().world().run_for(2 * kSecond);
+  EXPECT_EQ(cluster().fabric().unnoticed(), 0u);
+}
+
 TEST_F(Relay, TheStatusNamesTheRankThatRelaysAndItsTraffic) {
   connect(options_of(3));
   open_relay();

@@ -110,6 +110,15 @@ INSTANTIATE_TEST_SUITE_P(VoucherOutOfReach, KeptSeedTest, testing::Values<uint64
 // taken for another loss.
 INSTANTIATE_TEST_SUITE_P(OneLossReportedLate, KeptSeedTest, testing::Values<uint64_t>(4215));
 
+// One end lost a path because of bytes. The rank that judged the other end's report never had that
+// of this end: it could not reach that rank in time, had told a rank that was dead or cut off by
+// then, or its job had failed.
+INSTANTIATE_TEST_SUITE_P(ExcuseOutOfReach, KeptSeedTest,
+                         testing::Values<uint64_t>(63665, 66475, 75905, 84025, 154330));
+
+// A rank that relays had passed a changed frame on to one whose host was suspended.
+INSTANTIATE_TEST_SUITE_P(TamperedBehindARelay, KeptSeedTest, testing::Values<uint64_t>(90815));
+
 // The coordinator of a shrink died before the next rank knew its new address. The others told that
 // rank their calls, and it waited for the dead one.
 INSTANTIATE_TEST_SUITE_P(CoordinatorPassedOver, KeptSeedTest, testing::Values<uint64_t>(18974));
