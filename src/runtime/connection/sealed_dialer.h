@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "protocol/wire/handshake.h"
@@ -47,7 +48,10 @@ class SealedDialer final : private EventHandler {
   // Returns whether the deadline has passed without a stream.
   bool given_up(TimeNs now) const { return state_ == State::pausing && now >= deadline_; }
   // Requires that it is there.
-  SealedStream& stream() { return *stream_; }
+  SealedStream& stream() {
+    R2CCL_CHECK(stream_ != nullptr);
+    return *stream_;
+  }
   // Call it at the end of each pass, after the last message was sent.
   void watch_writes();
 
