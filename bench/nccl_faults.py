@@ -163,7 +163,8 @@ class Run:
         for trial in (each for each in done if each.kind == kind):
             under = [(begin, seconds - base) for begin, seconds in operations
                      if begin + seconds >= trial.begin and begin <= trial.repair]
-            values["hit"] += [max(extra for begin, extra in under if begin <= trial.under)]
+            met = sum(begin <= trial.under for begin, _ in under)  # 0: it came between two
+            values["hit"] += [max(extra for _, extra in under[:max(met, 1)])]
             values["longest"] += [max(extra for _, extra in under)]
             later = [(begin, seconds) for begin, seconds in operations
                      if begin >= trial.repair and begin + seconds <= trial.end]
