@@ -259,6 +259,12 @@ def document_width(file):
                               f"{columns} columns (at most {DOCUMENT_COLUMNS_MAX})")
 
 
+def conflict(file):
+    """A merge that was not finished leaves its marks."""
+    for match in re.finditer(r"^(<{7}|>{7}) ", file.text, re.MULTILINE):
+        yield Finding(file.path, file.line_of(match.start()), "conflict", "a mark of a merge")
+
+
 DECISION_PATH = re.compile(r"docs/decisions/(\d{4})-[^/]*\.md")
 
 
@@ -314,7 +320,7 @@ def reading_order(file, files):
 
 
 RULES = (clock, function_size, file_size, header_guard, using_namespace, unfinished,
-         machine, suppressions, document_width, decision)
+         machine, suppressions, document_width, conflict, decision)
 
 
 def check(root):

@@ -228,6 +228,11 @@ class Rules(unittest.TestCase):
         self.assertEqual(rules_hit({"a.md": "[b](docs/b.md#two)\n", "docs/b.md": "# One\n"}),
                          {"link"})
 
+    def test_marks_of_a_merge(self):
+        for mark in ("<" * 7 + " HEAD", ">" * 7 + " branch"):
+            self.assert_hit("conflict", "docs/a.md", f"a\n{mark}\nb\n")
+        self.assert_clean("docs/a.md", "a\n" + "=" * 7 + "\nb <<<<<<< c\n")
+
     def test_documents_wrap_at_100_columns(self):
         wide, link = "word " * 20 + "words", "[b](" + "b" * 100 + ".md)"
         self.assert_hit("document-width", "docs/a.md", f"{wide}\n")
