@@ -158,10 +158,8 @@ bool PathScheduler::any_free() const {
 PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   PathEnd* best = nullptr;
   PathEnd* best_free = nullptr;
-  PathEnd* home = nullptr;
   TimeNs best_at = kNever;
   TimeNs best_free_at = kNever;
-  TimeNs home_at = kNever;
   const auto any_trusted = [&] {
     return std::ranges::any_of(paths_, [&](const PathEnd* path) {
       return path->carries() && !path->broken && path != demand.avoid && !path->peer_suspects;
@@ -178,16 +176,18 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
       best_at = at;
     }
     if (std::ranges::find(demand.reserved, path) != demand.reserved.end()) continue;
-    const bool at_home = &path->queue() == demand.home && at < home_at;
-    if ((at < best_free_at || at_home) && takes(*path, demand.bytes)) {
-      if (at_home) home = path, home_at = at;
-      if (at < best_free_at) best_free = path, best_free_at = at;
+    if (at < best_free_at && takes(*path, demand.bytes)) {
+      best_free = path;
+      best_free_at = at;
     }
   }
   if (best == nullptr) return {};
   // A difference of half the chunk's time is within the error of the measured rates.
   const TimeNs error = best->model.wire_time(demand.bytes) / 2;
-  if (home != nullptr && home_at <= best_at + error) return take(home);
+  if (demand.home != nullptr) {
+    PathEnd* const home = find_home(demand, best_at + error, now);
+    if (home != nullptr) return take(home);
+  }
   if (best_free == best) return take(best);
   // A slower path may help if it finishes before the others have sent the rest.
   const TimeNs bound = mutated(Mutant::tune_backlog)
@@ -196,6 +196,19 @@ PathScheduler::Choice PathScheduler::choose(const Demand& demand, TimeNs now) {
   if (best_free != nullptr && (best_free_at <= bound || mutated(Mutant::tune_never_wait)))
     return take(best_free);
   return {nullptr, best};
+}
+
+// Returns a path of the chunk's own NIC that takes the chunk now and finishes it by `bound`; null:
+// none.
+PathEnd* PathScheduler::find_home(const Demand& demand, TimeNs bound, TimeNs now) const {
+  for (PathEnd* path : paths_) {
+    if (&path->queue() != demand.home || path == demand.avoid) continue;
+    if (!path->carries() || path->broken || path->peer_suspects) continue;
+    if (std::ranges::find(demand.reserved, path) != demand.reserved.end()) continue;
+    if (takes(*path, demand.bytes) && path->model.finish_at(demand.bytes, now) <= bound)
+      return path;
+  }
+  return nullptr;
 }
 
 // Where chunks have a price, a message may take fewer paths than there are. The next one then

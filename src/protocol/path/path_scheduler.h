@@ -83,6 +83,7 @@ class PathScheduler {
   size_t chunks_that_pay(uint64_t message_bytes, size_t messages) const;
   TimeNs backlog_done_at(uint64_t fresh_bytes, TimeNs now) const;
   static bool takes(const PathEnd& path, uint64_t bytes);
+  PathEnd* find_home(const Demand& demand, TimeNs bound, TimeNs now) const;
   Choice take(PathEnd* path);
 
   const std::vector<PathEnd*> paths_;
