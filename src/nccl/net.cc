@@ -17,6 +17,7 @@ namespace r2ccl::nccl {
 namespace {
 
 constexpr TimeNs kFlushMax = 1 * kSecond;
+
 Status nobody_listens() {
   return {Code::remote, "nobody listens there any more"};
 }

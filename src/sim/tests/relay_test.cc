@@ -187,7 +187,6 @@ TEST_F(Relay, ItsDataConnectionGoesByThatRankThoughASearchHasFoundNone) {
   expect_nobody_ended();
 }
 
-// Rank 0 opens the path, so it knows the rank; rank 1 knows the host.
 // The rank that relays has read the frame, and cannot notice anything. The rank that it is for
 // does, as soon as it runs again.
 TEST_F(Relay, AChangedFrameIsNoticedByTheRankThatItIsFor) {
@@ -220,6 +219,7 @@ TEST_F(Relay, AChangedFrameIsNoticedByTheRankThatItIsFor) {
   EXPECT_EQ(cluster().fabric().unnoticed(), 0u);
 }
 
+// Rank 0 opens the path, so it knows the rank; rank 1 knows the host.
 TEST_F(Relay, TheStatusNamesTheRankThatRelaysAndItsTraffic) {
   connect(options_of(3));
   open_relay();
