@@ -12,7 +12,7 @@ namespace r2ccl::nccl {
 
 struct Device {
   std::string name;
-  std::string nic;       // that its connections prefer; empty: none
+  std::string nic;       // its connections prefer it; empty: none
   std::string pci_path;  // empty: it has none. NCCL reads from it which processors are near
   // Devices of the same guid and port share the bandwidth of one port.
   uint64_t guid = 0;

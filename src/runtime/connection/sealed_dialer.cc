@@ -131,7 +131,7 @@ void SealedDialer::end_attempt(Status why, bool refused, TimeNs now) {
     R2CCL_LOG(warn, "%s: %s%s; this process dials again until its bound",
               to_string(endpoint()).c_str(), why.message().c_str(), kUnproven);
   }
-  // A refusal in words says more than the later attempts that find nobody.
+  // A refusal in words says more than later attempts without an answer.
   Attempt& last = attempts_[current_];
   if (refused || !last.refused) last = {std::move(why), refused};
   state_ = State::pausing;

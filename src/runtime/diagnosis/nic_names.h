@@ -1,4 +1,4 @@
-// Which names of NICs a rank may use for its own.
+// A rank may speak of its own NICs alone.
 #pragma once
 
 #include <algorithm>

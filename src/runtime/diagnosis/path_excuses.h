@@ -29,7 +29,7 @@ class PathExcuses {
 
  private:
   ProgressEngine& engine_;
-  std::vector<Observation> heard_;  // of the latest such loss of each path
+  std::vector<Observation> heard_;  // one for each path, the latest
 };
 
 }  // namespace r2ccl
