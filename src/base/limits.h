@@ -17,6 +17,9 @@ namespace r2ccl::limits {
 inline constexpr uint32_t kChunkBytesMin = 4 * 1024;
 inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;
 inline constexpr uint32_t kChunkAlignment = 64;
+// Likewise for a message that the receiver may look at while it arrives. A line of NCCL's protocol
+// LL128 has its flag at its end, so no chunk may begin inside a line.
+inline constexpr uint32_t kPolledChunkAlignment = 128;
 // Time for which one chunk keeps the fastest path busy. It is short, so the loss of a chunk costs
 // little, and long enough that its header and its acknowledgement cost little too.
 inline constexpr TimeNs kChunkDuration = 1'500 * kMicrosecond;

@@ -55,6 +55,8 @@ namespace r2ccl {
   X(tagged_unordered, "frames of tagged messages are handled as they complete")                    \
   X(tagged_no_credit, "small tagged messages are sent whole without credit")                       \
   X(stale_deadline, "a link's deadline that moves forward does not wake the engine sooner")        \
+  X(stalled_answers, "a path that stalled is said to answer though a probe found otherwise")       \
+  X(any_order, "the bytes of a message may appear in any order")                                   \
   X(any_header, "a header's tag is not checked")                                                   \
   X(any_transmission, "a data frame need not be the next one of its stream")                       \
   X(believe_the_path, "a chunk that only its path counts is not retransmitted")                    \

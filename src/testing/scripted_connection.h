@@ -38,6 +38,10 @@ class ScriptedConnection final : public Connection {
   // Lets the next calls of skip() drop so many bytes.
   void let_skip(size_t bytes) { skippable_ = bytes; }
 
+  // Counts the bytes that reads put into this memory.
+  void watch(std::span<const std::byte> memory) { watched_ = memory; }
+  size_t watched_bytes() const { return watched_bytes_; }
+
   const Bytes& written() const { return written_; }
   Bytes take_written() { return std::exchange(written_, {}); }
   size_t reads() const { return reads_; }
@@ -72,6 +76,8 @@ class ScriptedConnection final : public Connection {
       const size_t part = std::min(slice.iov_len, portion.size() - moved);
       std::copy_n(portion.begin() + static_cast<ptrdiff_t>(moved), part,
                   static_cast<std::byte*>(slice.iov_base));
+      const auto* const to = static_cast<const std::byte*>(slice.iov_base);
+      if (to >= watched_.data() && to < watched_.data() + watched_.size()) watched_bytes_ += part;
       moved += part;
     }
     portion.erase(portion.begin(), portion.begin() + static_cast<ptrdiff_t>(moved));
@@ -123,6 +129,8 @@ class ScriptedConnection final : public Connection {
   bool stays_ = false;
   PacketCounts packets_;
   size_t skippable_ = 0;
+  std::span<const std::byte> watched_;
+  size_t watched_bytes_ = 0;
 };
 
 }  // namespace r2ccl

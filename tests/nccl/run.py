@@ -69,7 +69,8 @@ def driver_arguments(test, args):
     if test != "loop":
         return ["--patience", PATIENCE_S, "--largest", args.largest, "--cycles", args.cycles]
     given = (("--bytes", args.bytes), ("--seconds", args.seconds),
-             ("--iterations", args.iterations), ("--stall-ms", args.stall_ms))
+             ("--iterations", args.iterations), ("--communicators", args.communicators),
+             ("--stall-ms", args.stall_ms))
     return ["--patience", LIMIT_S, *(word for option in given if option[1] for word in option)]
 
 
@@ -98,7 +99,7 @@ def run_test(setup, test, ranks, args):
     if passed:
         if test == "loop":
             print_json(running, ranks)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         return True
     print(f"     the ranks ended with {codes} (None: ended by this script); logs in {folder}")
     for rank in range(ranks):
@@ -169,6 +170,8 @@ def read_command_line():
     parser.add_argument("--bytes", type=int, help="of an operation of the loop")
     parser.add_argument("--seconds", type=float, help="of the loop")
     parser.add_argument("--iterations", type=int, help="of the loop")
+    parser.add_argument("--communicators", type=int,
+                        help="of the loop, which reduce at the same time (default: 1)")
     parser.add_argument("--stall-ms", type=float, help="an operation of the loop that takes as long "
                         "is a stall (default: 100)")
     args = parser.parse_args()

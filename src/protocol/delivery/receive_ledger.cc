@@ -7,8 +7,24 @@
 #include "base/check.h"
 #include "base/limits.h"
 #include "base/mutant.h"
+#include "base/ordered_copy.h"
 
 namespace r2ccl {
+
+namespace {
+
+void copy(const ReceiveLedger::Receive& receive, uint64_t offset,
+          std::span<const std::byte> early) {
+  R2CCL_CHECK(offset + early.size() <= receive.bytes.size());
+  std::byte* const to = receive.bytes.data() + offset;
+  if (receive.standing) {
+    copy_in_order(to, early);
+  } else {
+    std::memcpy(to, early.data(), early.size());
+  }
+}
+
+}  // namespace
 
 // Returns the message at this index, which may be the first mention of it.
 ReceiveLedger::Open& ReceiveLedger::open_up_to(size_t index) {
@@ -29,8 +45,7 @@ ReceiveLedger::Posted ReceiveLedger::post(const Receive& receive) {
   for (auto& [chunk, early] : open.early) {
     if (!early.empty() && !open.mismatched) {
       const uint64_t offset = uint64_t{chunk} * open.chunk_bytes;
-      R2CCL_CHECK(offset + early.size() <= receive.bytes.size());
-      std::memcpy(receive.bytes.data() + offset, early.data(), early.size());
+      copy(receive, offset, early);
     }
     early_bytes_ -= early.size();
     eager_total_ += early.size();
@@ -99,7 +114,10 @@ Result<ReceiveLedger::Place> ReceiveLedger::place(const DataHeader& header) {
       header.chunk_bytes == 0 ? 0 : static_cast<uint32_t>(header.offset / header.chunk_bytes);
   if (open.mismatched) return Place{};
   if (open.accepted.contains(chunk) && !mutated(Mutant::accept_every_copy)) return Place{};
-  if (open.posted) return Place{Placement::direct, open.receive.bytes.data() + header.offset};
+  if (open.posted) {
+    return Place{open.receive.standing ? Placement::in_order : Placement::direct,
+                 open.receive.bytes.data() + header.offset};
+  }
   if (!header.eager || early_bytes_ + header.payload_bytes > eager_limit_) {
     return Status(Code::remote, "bytes that no receive and no eager pool permits");
   }
@@ -126,8 +144,7 @@ ReceiveLedger::Accepted ReceiveLedger::accept(const DataHeader& header,
     return {true, false};
   }
   if (!early.empty()) {  // posted while the early copy was still arriving
-    R2CCL_CHECK(header.offset + early.size() <= open.receive.bytes.size());
-    std::memcpy(open.receive.bytes.data() + header.offset, early.data(), early.size());
+    copy(open.receive, header.offset, early);
     spare_.give(std::move(early));
   }
   if (header.eager) eager_total_ += header.payload_bytes;

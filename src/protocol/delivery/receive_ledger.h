@@ -35,9 +35,10 @@ class ReceiveLedger {
 
   // The destination of the payload of a chunk whose header has arrived.
   enum class Placement : uint8_t {
-    direct,   // into `destination`
-    early,    // no receive is posted yet: into `early`, which the caller passes to accept()
-    discard,  // a duplicate, or part of a cancelled channel or a mismatched message
+    direct,    // into `destination`
+    in_order,  // likewise, each byte after those before it (base/ordered_copy.h)
+    early,     // no receive is posted yet: into `early`, which the caller passes to accept()
+    discard,   // a duplicate, or part of a cancelled channel or a mismatched message
   };
   struct Place {
     Placement placement = Placement::discard;
@@ -48,7 +49,8 @@ class ReceiveLedger {
   struct Receive {
     std::span<std::byte> bytes;
     uint64_t context = 0;
-    // The message may be shorter than `bytes`, may have any context, and need not come.
+    // The message may be shorter than `bytes`, may have any context, and need not come. Its owner
+    // may look at the bytes while they arrive.
     bool standing = false;
   };
   // Posts the next receive and copies in the chunks that came early. Returns whether that completed

@@ -75,6 +75,15 @@ TEST(ReceiveLedger, PlacesAPostedChunkWhereItBelongs) {
   EXPECT_EQ(place.value().destination, r.memory.data() + kCut);
 }
 
+TEST(ReceiveLedger, AsksForTheOrderOfBytesThatAStandingReceiveMaySee) {
+  Receiver r;
+  r.ledger.post({r.room(150), kContext, true});
+  const auto place = r.ledger.place(chunk_of(0, 150, 1));
+  ASSERT_TRUE(place.ok());
+  EXPECT_EQ(place.value().placement, Placement::in_order);
+  EXPECT_EQ(place.value().destination, r.memory.data() + kCut);
+}
+
 TEST(ReceiveLedger, CompletesAMessageOnceWhenItsLastChunkIsThere) {
   Receiver r;
   r.ledger.post(r.room(150), kContext);

@@ -9,7 +9,8 @@
 namespace r2ccl {
 namespace {
 
-constexpr uint64_t round_up(uint64_t value, uint64_t unit) {
+template <typename T>
+constexpr T round_up(T value, T unit) {
   return (value + unit - 1) / unit * unit;
 }
 
@@ -21,8 +22,8 @@ uint32_t chunk_cut(uint64_t message_bytes, size_t path_count, uint64_t chunk_byt
   const uint64_t chunks_per_path = share / std::max<uint64_t>(chunk_bytes, 1) + 1;
   const uint64_t wanted =
       std::clamp<uint64_t>(share / chunks_per_path, limits::kChunkBytesMin, limits::kChunkBytesMax);
-  return static_cast<uint32_t>(
-      std::min<uint64_t>(round_up(wanted, limits::kChunkAlignment), limits::kChunkBytesMax));
+  return static_cast<uint32_t>(std::min<uint64_t>(
+      round_up<uint64_t>(wanted, limits::kChunkAlignment), limits::kChunkBytesMax));
 }
 
 SendLedger::Posted SendLedger::post(std::span<const std::byte> bytes, uint64_t context) {
@@ -82,6 +83,8 @@ void SendLedger::cut(Open& open, uint32_t chunk_bytes) {
   R2CCL_CHECK(chunk_bytes > 0);
   // The receiver may have accepted a chunk of the old cut.
   R2CCL_CHECK(open.next_fresh == 0 || mutated(Mutant::recut));
+  if (open.context == kNoContext)
+    chunk_bytes = round_up(chunk_bytes, limits::kPolledChunkAlignment);
   open.chunk_bytes = chunk_bytes;
   // A message of no bytes is one chunk of no bytes, because it must still arrive.
   const uint64_t chunks = std::max<uint64_t>((open.size + chunk_bytes - 1) / chunk_bytes, 1);

@@ -372,6 +372,18 @@ TEST(SendLedger, CountsTheBytesThatWereNeverSent) {
   EXPECT_EQ(s.ledger.next_message_bytes(), 0u);
 }
 
+TEST(SendLedger, CutsNoLineOfAMessageThatTheReceiverMaySee) {
+  for (const uint64_t context : {uint64_t{7}, kNoContext}) {
+    Sender s;
+    s.permit_all();
+    s.ledger.post({s.memory.data(), 100'000}, context);
+    const auto chunk = s.ledger.next_fresh(46'912);
+    ASSERT_TRUE(chunk.has_value());
+    const uint32_t cut = s.ledger.transmit(*chunk).chunk_bytes;
+    EXPECT_EQ(cut, context == kNoContext ? 46'976U : 46'912U);
+  }
+}
+
 TEST(ChunkCut, IsAMultipleOf64) {
   EXPECT_EQ(chunk_cut(16 << 20, 2, 46'875), 46'912u);  // up to the next multiple of 64
 }

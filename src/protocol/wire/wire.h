@@ -24,6 +24,9 @@ enum class FrameType : uint8_t {
   probe = 2,  // payload: padding; shows that full-size frames pass
 };
 
+// The context of a message to a standing receive, which does not look at it.
+inline constexpr uint64_t kNoContext = 0;
+
 struct DataHeader {
   FrameType type = FrameType::chunk;
   bool eager = false;  // charged to the eager pool: the sender did not know of a posted receive

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
+#include "base/ordered_copy.h"
 
 namespace r2ccl {
 
@@ -15,6 +16,8 @@ std::byte* FrameReader::payload_target() {
   switch (place_.placement) {
     case Placement::direct:
       return place_.destination + payload_have_;
+    case Placement::in_order:
+      return staging_.data();
     case Placement::early:
       return early_.data() + payload_have_;
     case Placement::discard:
@@ -25,6 +28,7 @@ std::byte* FrameReader::payload_target() {
 
 size_t FrameReader::payload_slice() const {
   const size_t rest = header_.payload_bytes - payload_have_;
+  if (in_order()) return std::min(rest, staging_.size());
   return place_.placement == Placement::discard ? std::min(rest, scratch_.size()) : rest;
 }
 
@@ -62,6 +66,8 @@ Status FrameReader::take_header() {
     place_ = std::move(place).value();
     early_ = std::move(place_.early);
     if (place_.placement == Placement::early) early_.resize(header_.payload_bytes);
+    const size_t staged = std::min<size_t>(header_.payload_bytes, kStagingBytesMax);
+    if (in_order() && staging_.size() < staged) staging_.resize(staged);
   }
   if (header_.state_bytes == 0 && header_.payload_bytes == 0) finish_frame();
   return {};
@@ -94,8 +100,8 @@ void FrameReader::finish_frame() {
 }
 
 // Accounts for bytes that a read has put first into the memory of the state, then into the
-// payload's, then into the header.
-Status FrameReader::advance(size_t count) {
+// payload's, then into the header. A payload that must appear in order lies at `payload`.
+Status FrameReader::advance(size_t count, const std::byte* payload) {
   if (in_state()) {
     const size_t part = std::min(count, header_.state_bytes - state_have_);
     state_have_ += part;
@@ -106,6 +112,7 @@ Status FrameReader::advance(size_t count) {
   }
   if (in_payload()) {
     const size_t part = std::min(count, payload_slice());
+    if (in_order()) copy_in_order(place_.destination + payload_have_, {payload, part});
     payload_have_ += part;
     bytes_ += part;
     count -= part;
@@ -132,9 +139,9 @@ Status FrameReader::consume(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::span<std::byte> target = next_part();
     const size_t part = std::min(target.size(), bytes.size());
-    std::memcpy(target.data(), bytes.data(), part);
+    if (!in_payload() || !in_order()) std::memcpy(target.data(), bytes.data(), part);
+    R2CCL_RETURN_IF_ERROR(advance(part, bytes.data()));
     bytes = bytes.subspan(part);
-    R2CCL_RETURN_IF_ERROR(advance(part));
   }
   return {};
 }
@@ -145,7 +152,7 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
     if (in_payload() && place_.placement == Placement::discard) {
       if (const size_t dropped = connection.skip(payload_slice()); dropped > 0) {
         taken += dropped;
-        if (Status status = advance(dropped); !status.ok()) return {status, {}};
+        if (Status status = advance(dropped, nullptr); !status.ok()) return {status, {}};
         continue;
       }
     }
@@ -176,7 +183,7 @@ FrameReader::Pumped FrameReader::pump(Connection& connection, size_t budget) {
     const IoResult result = connection.receive(std::span(slices).first(count));
     if (result.kind != IoKind::progressed) return {{}, result};
     taken += result.bytes;
-    Status status = advance(std::min(result.bytes, direct));
+    Status status = advance(std::min(result.bytes, direct), staging_.data());
     if (status.ok() && result.bytes > direct) {
       status = consume(std::span(spill_).first(result.bytes - direct));
     }

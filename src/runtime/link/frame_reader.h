@@ -1,5 +1,6 @@
 // Reads the frames of one data connection and puts each payload straight into its destination: one
-// vectored read takes the rest of a payload and the next header, without a copy in between.
+// vectored read takes the rest of a payload and the next header, without a copy in between. Only a
+// payload that must appear in order is copied, because a read keeps no order.
 //
 // For small frames a second system call costs more than copying the bytes. While the frames of a
 // connection are small, reads go on into a spill buffer, and the reader copies from there.
@@ -71,8 +72,9 @@ class FrameReader {
  private:
   bool in_state() const { return header_known_ && state_have_ < header_.state_bytes; }
   bool in_payload() const { return header_known_ && !in_state(); }
+  bool in_order() const { return place_.placement == ReceiveLedger::Placement::in_order; }
   bool discard_rest();
-  Status advance(size_t bytes);
+  Status advance(size_t count, const std::byte* payload);
   Status consume(std::span<const std::byte> bytes);
   Status take_header();
   Status check_stream(const DataHeader& header);
@@ -88,6 +90,9 @@ class FrameReader {
   static constexpr size_t kSpillBytes = 12 * 1024;
   // Not shared among readers: an earlier receive() may still fill it. Empty until it is needed.
   std::vector<std::byte> spill_;
+  // Likewise, for the payloads that must appear in order.
+  static constexpr size_t kStagingBytesMax = 64 * 1024;
+  std::vector<std::byte> staging_;
   bool small_frames_ = false;  // the last frame would have fitted the spill buffer
   std::array<std::byte, kDataHeaderBytes> header_bytes_{};
   size_t header_have_ = 0;

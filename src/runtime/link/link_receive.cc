@@ -17,8 +17,7 @@ Result<ReceiveLedger::Place> Link::on_chunk_header(Path& path, const DataHeader&
   if (place.ok() && settings_.witness != nullptr) {
     settings_.witness->on_place(end_, path, header, place.value());
   }
-  if (mutated(Mutant::accept_at_header) && place.ok() &&
-      place.value().placement == ReceiveLedger::Placement::direct) {
+  if (mutated(Mutant::accept_at_header) && place.ok() && place.value().destination != nullptr) {
     on_chunk(path, header, {}, false);
   }
   if (place.ok()) return place;

@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 
@@ -26,9 +27,6 @@ class MessageClient {
   // ranks have diverged, and no message completes on this channel any more.
   virtual void on_mismatch(Rank peer, ChannelId channel, const Status& why) = 0;
 };
-
-// The context of a message to a standing receive, which does not look at it.
-inline constexpr uint64_t kNoContext = 0;
 
 // All messages to and from one peer. Driving thread only.
 class MessagePort {
@@ -56,7 +54,8 @@ class MessagePort {
   virtual MessageNo post_receive(ChannelId channel, std::span<std::byte> bytes,
                                  uint64_t context) = 0;
   // Posts the next receive for a message of any context that may come, of at most this size: the
-  // bytes after its end stay as they were. The end of the link does not wait for it.
+  // bytes after its end stay as they were. The client may look at the bytes while they arrive: each
+  // appears after those before it in its chunk. The end of the link does not wait for it.
   virtual MessageNo post_standing_receive(ChannelId channel, std::span<std::byte> bytes) = 0;
 
   // Tells the link that the client only waits for the end of its posted messages. Then a message

@@ -307,7 +307,7 @@ void DataPathCheck::on_place(LinkEnd at, const Path& path, const DataHeader& hea
   }
   if (accepted) violated(name, "a second copy of an accepted chunk gets a place");
   one.chunk_bytes = header.chunk_bytes;
-  if (place.placement == Placement::direct &&
+  if (place.placement != Placement::early &&
       place.destination != one.target.begin + header.offset) {
     violated(name, "a chunk gets the wrong place");
   }

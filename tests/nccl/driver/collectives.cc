@@ -52,10 +52,17 @@ class CollectiveChecks {
     for (size_t i = 0; i < input_count; ++i) in[i] = static_cast<T>(input(job_.rank, i));
     check(start(in, output.data()), name);
     comm_.wait(stream_, job_.patience);
-    size_t wrong = 0;
-    for (size_t i = 0; i < output_count; ++i) wrong += !equal(output[i], expected(i));
     std::string text = name + " of " + std::to_string(output_count) + " elements: ";
-    checks_.expect(wrong == 0, text + std::to_string(wrong) + " are wrong");
+    size_t wrong = 0;
+    std::string first;
+    for (size_t i = 0; i < output_count; ++i) {
+      if (equal(output[i], expected(i))) continue;
+      if (++wrong == 1) {
+        first = ", the first is " + std::to_string(i) + ": " + std::to_string(output[i]) +
+                " in place of " + std::to_string(expected(i));
+      }
+    }
+    checks_.expect(wrong == 0, text + std::to_string(wrong) + " are wrong" + first);
     T untouched;
     std::memset(static_cast<void*>(&untouched), 0xa5, sizeof untouched);
     const size_t end = in_place ? std::max(input_count, output_count) : output_count;
