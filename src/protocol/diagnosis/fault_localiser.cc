@@ -131,12 +131,14 @@ void FaultLocaliser::take_answer(const Reach& reach, const ProbeAnswer& answer, 
   open_.push_back(std::move(open));
 }
 
-// Returns whether the pair's two ends reach each other, or are said to: the fault does not stop a
-// connect.
+// Returns whether the pair's two ends reach each other: the fault does not stop a connect. Where no
+// probe has tried the pair since it was lost, the observer's word counts: `stalled` says that the
+// other kernel answered.
 bool FaultLocaliser::answers(const Open& open) const {
-  if (finest(open.seen) == DownCause::stalled) return true;
   const auto found = reached_.find(pair_of(open.seen.near, open.seen.far));
-  return found != reached_.end() && found->second.at >= open.at;
+  if (found != reached_.end() && found->second.at >= open.at) return true;
+  const bool said = finest(open.seen) == DownCause::stalled;
+  return said && (mutated(Mutant::stalled_answers) || !tried(open));
 }
 
 void FaultLocaliser::on_answer(const ProbeAnswer& answer, TimeNs now) {

@@ -51,6 +51,46 @@ TEST(FaultLocaliser, LocalisesByProbesAFaultThatOnePairCannot) {
   }
 }
 
+// The kernel of the far end had answered when the path was given up, and no longer does: probes
+// tell more than the word of one end.
+TEST(FaultLocaliser, LocalisesByProbesAPathThatStalled) {
+  struct Case {
+    const char* name;
+    std::set<std::pair<uint32_t, uint32_t>> broken;
+    TimeNs due;
+    Scope scope;
+  };
+  const Case cases[] = {
+      {"a NIC", {{0, 2}, {1, 2}}, 60 * kMillisecond, Scope::nic},
+      {"packets that a connect does not need", {{0, 2}}, 250 * kMillisecond, Scope::pair},
+      {"the network between them", {{1, 2}}, 60 * kMillisecond, Scope::pair},
+  };
+  for (const Case& c : cases) {
+    FaultLocaliser localiser(hosts(3));
+    localiser.observe(seen(2, 1, DownCause::stalled), 0);
+    const auto requests = localiser.wanted(10 * kMillisecond);
+    ASSERT_EQ(requests.size(), 1u);
+    answer_all(localiser, requests[0], 0, c.broken, 45 * kMillisecond);
+    EXPECT_TRUE(localiser.due(c.due - kMillisecond).empty()) << c.name;
+    auto verdicts = localiser.due(c.due);
+    ASSERT_EQ(verdicts.size(), 1u) << c.name;
+    EXPECT_EQ(verdicts[0].scope, c.scope) << c.name;
+    EXPECT_TRUE(c.scope != Scope::nic || verdicts[0].faulty == nic(2)) << c.name;
+    localiser.observe(seen(2, 0, DownCause::silent), 300 * kMillisecond);
+    EXPECT_TRUE(c.scope != Scope::nic || localiser.due(kSecond).empty()) << c.name;
+  }
+}
+
+TEST(FaultLocaliser, CallsAPathThatStalledAPairWhereNobodyProbes) {
+  FaultLocaliser localiser(hosts(3));
+  localiser.observe(seen(2, 1, DownCause::stalled), 0);
+  ASSERT_EQ(localiser.wanted(10 * kMillisecond).size(), 1u);
+  EXPECT_TRUE(localiser.due(249 * kMillisecond).empty());
+  const auto verdicts = localiser.due(250 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 1u);
+  EXPECT_EQ(verdicts[0].scope, Scope::pair);
+}
+
 // A stopped process answers no request, and its kernel answers the others' probes.
 TEST(FaultLocaliser, DoesNotNeedTheAnswerOfEveryHost) {
   FaultLocaliser localiser(hosts(3));
