@@ -154,6 +154,12 @@ class FaultLocaliser {
   // Forgets a report that another rank localises from now on, or that its observer takes back.
   void withdraw(const Observation& o, TimeNs now);
   TimeNs next_timeout() const;
+  // Returns whether time alone changes nothing here: there is no report, answer or recent verdict.
+  bool is_quiet() const {
+    return open_.empty() && ready_.empty() && recent_.empty() && questions_.empty() &&
+           reached_.empty() && excuses_.empty() && corruptions_.empty() && tamperings_.empty() &&
+           undecided_.empty();
+  }
 
   void check_invariants() const;
 

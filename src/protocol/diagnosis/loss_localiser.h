@@ -85,6 +85,10 @@ class LossLocaliser {
   // Returns new verdicts; their kind is DownCause::lossy.
   std::vector<Verdict> due(TimeNs now);
   TimeNs next_timeout() const;
+  // Returns whether time alone changes nothing here: there is no report and no recent verdict.
+  bool is_quiet() const {
+    return !changed_ && seen_.empty() && lossy_.empty() && named_.empty() && ready_.empty();
+  }
 
   LossExplains explains(const NicName& near, const NicName& far, TimeNs now) const;
 

@@ -152,7 +152,8 @@ void FaultReporter::on_observation(Rank peer, std::span<const std::byte> bytes) 
 void FaultReporter::on_verdict(Rank peer, std::span<const std::byte> bytes) {
   const auto verdict = decode_verdict(bytes);
   if (!verdict.ok()) return;
-  if (!is_host(verdict.value().faulty) || !is_host(verdict.value().other)) return;
+  const uint32_t last = std::max(verdict.value().faulty.host, verdict.value().other.host);
+  if (last >= job().hosts()) return;
   const TimeNs now = clock_.now();
   if (trust_.hear(peer, verdict.value(), now)) take(verdict.value(), now);
 }
@@ -221,11 +222,9 @@ void FaultReporter::on_losses(Rank peer, std::span<const std::byte> bytes) {
   loss_localiser_.on_report(report.value(), clock_.now());
 }
 
-void FaultReporter::report_losses(Rank localiser, TimeNs now) {
-  const std::optional<LossReport> report = losses_.progress(now);
-  if (!report) return;
-  if (localiser == engine_.self()) return loss_localiser_.on_report(*report, now);
-  engine_.link(localiser)->send_notice(make_notice(NoticeKind::losses, encode(*report)));
+void FaultReporter::report_losses(const LossReport& report, Rank localiser, TimeNs now) {
+  if (localiser == engine_.self()) return loss_localiser_.on_report(report, now);
+  engine_.link(localiser)->send_notice(make_notice(NoticeKind::losses, encode(report)));
 }
 
 void FaultReporter::on_probe_request(Rank peer, std::span<const std::byte> bytes) {
@@ -437,8 +436,10 @@ void FaultReporter::announce(const std::vector<bool>& ended, bool localises, Tim
 void FaultReporter::progress(const std::vector<bool>& ended) {
   const TimeNs now = engine_.polled_at();
   trust_.look(ended, now);
+  const std::optional<LossReport> losses = losses_.progress(now);
+  if (!losses && is_quiet()) return;
   const Rank localiser = localising_rank(ended);
-  report_losses(localiser, now);
+  if (losses) report_losses(*losses, localiser, now);
   report_all(localiser, now);
   for (const ProbeRequest& request : fault_localiser_.wanted(now)) ask(request, ended);
   prober_.progress();

@@ -79,7 +79,6 @@ class FaultReporter {
   NicName name_of(Rank rank, NicId nic) const;
   void take(const Verdict& verdict, TimeNs now);
   std::string words_for(const Verdict& verdict) const;
-  bool is_host(const NicName& name) const { return name.host < job().hosts(); }
   void add(const Verdict& verdict);
   bool is_cut_off_here(Rank peer) const;
   Rank localising_rank(const std::vector<bool>& ended) const;
@@ -95,7 +94,11 @@ class FaultReporter {
   void probe(Rank requester, const ProbeRequest& request);
   std::vector<NicProber::Target> targets_of(const ProbeRequest& request) const;
   void on_probed(Rank requester, const ProbeAnswer& answer);
-  void report_losses(Rank localiser, TimeNs now);
+  void report_losses(const LossReport& report, Rank localiser, TimeNs now);
+  bool is_quiet() const {
+    return reports_.empty() && fault_localiser_.is_quiet() && loss_localiser_.is_quiet() &&
+           trust_.is_quiet() && prober_.is_quiet();
+  }
   size_t place_of(const Verdict& verdict) const;
   void announce_one(Verdict verdict, const std::vector<bool>& ended);
   void announce(const std::vector<bool>& ended, bool localises, TimeNs now);

@@ -34,6 +34,7 @@ class NicProber final : private PathDialer::Owner {
   void start(Rank requester, uint32_t number, uint32_t host, std::vector<Target> targets);
   void progress();
   TimeNs next_timeout() const;
+  bool is_quiet() const { return jobs_.empty(); }
 
  private:
   struct Attempt {

@@ -49,6 +49,7 @@ class VerdictTrust {
   std::vector<Said> settle(bool localises, TimeNs now) {
     return waiting_.empty() ? std::vector<Said>() : settle_waiting(localises, now);
   }
+  bool is_quiet() const { return waiting_.empty(); }
   // Records a verdict that counts, or that this rank makes. Returns whether it is new: several
   // ranks may make it.
   bool is_new(const Verdict& verdict);

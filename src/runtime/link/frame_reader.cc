@@ -28,8 +28,16 @@ std::byte* FrameReader::payload_target() {
 
 size_t FrameReader::payload_slice() const {
   const size_t rest = header_.payload_bytes - payload_have_;
-  if (in_order()) return std::min(rest, staging_.size());
-  return place_.placement == Placement::discard ? std::min(rest, scratch_.size()) : rest;
+  switch (place_.placement) {
+    case Placement::in_order:
+      return std::min(rest, staging_.size());
+    case Placement::discard:
+      return std::min(rest, scratch_.size());
+    case Placement::direct:
+    case Placement::early:
+      return rest;
+  }
+  return rest;
 }
 
 // TCP keeps the order, so a wrong number is no accident of the network.
@@ -65,12 +73,17 @@ Status FrameReader::take_header() {
     if (!place.ok()) return place.status();
     place_ = std::move(place).value();
     early_ = std::move(place_.early);
-    if (place_.placement == Placement::early) early_.resize(header_.payload_bytes);
-    const size_t staged = std::min<size_t>(header_.payload_bytes, kStagingBytesMax);
-    if (in_order() && staging_.size() < staged) staging_.resize(staged);
+    if (place_.placement != Placement::direct) make_room();
   }
   if (header_.state_bytes == 0 && header_.payload_bytes == 0) finish_frame();
   return {};
+}
+
+// Provides the memory of a payload that does not go straight into its destination.
+void FrameReader::make_room() {
+  if (place_.placement == Placement::early) early_.resize(header_.payload_bytes);
+  const size_t staged = std::min<size_t>(header_.payload_bytes, kStagingBytesMax);
+  if (in_order() && staging_.size() < staged) staging_.resize(staged);
 }
 
 // The state is complete.

@@ -77,6 +77,7 @@ class FrameReader {
   Status advance(size_t count, const std::byte* payload);
   Status consume(std::span<const std::byte> bytes);
   Status take_header();
+  void make_room();
   Status check_stream(const DataHeader& header);
   Status take_state();
   std::span<std::byte> next_part();
