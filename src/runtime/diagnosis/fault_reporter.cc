@@ -219,6 +219,10 @@ void FaultReporter::add(const Verdict& verdict) {
 void FaultReporter::on_losses(Rank peer, std::span<const std::byte> bytes) {
   auto report = decode_loss_report(bytes);
   if (!report.ok() || report.value().observer != peer) return;
+  // A rank counts the packets that it sends itself.
+  std::erase_if(report.value().samples, [&](const LossSample& sample) {
+    return !is_nic_of(job(), peer, sample.near) || !is_nic_of_host(job(), sample.far);
+  });
   loss_localiser_.on_report(report.value(), clock_.now());
 }
 

@@ -84,6 +84,25 @@ TEST_F(FaultyRank, ObservesNothingInTheNameOfOthers) {
   expect_no_verdict();
 }
 
+// Two losing pairs would name the NIC that they share.
+TEST_F(FaultyRank, ReportsNoLossesBetweenOthers) {
+  ASSERT_TRUE(cluster_.connect());
+  const LossCount clean{.sent = 200, .lost = 0, .periods = 16, .lossy = 0};
+  LossCount loses{.sent = 200, .lost = 14, .periods = 16, .lossy = 8};
+  for (int i = 0; i < 20; ++i) {
+    LossReport report{Rank(kFaulty), 1, {}};
+    report.samples.push_back({{0, "nic0"}, {2, "nic0"}, loses});
+    report.samples.push_back({{0, "nic0"}, {kFaulty, "nic0"}, loses});
+    report.samples.push_back({{kFaulty, "nic1"}, {0, "nic1"}, clean});
+    report.samples.push_back({{kFaulty, "nic1"}, {2, "nic77"}, loses});
+    report.samples.push_back({{kFaulty, "nic0"}, {2, "nic0"}, clean});
+    say(0, NoticeKind::losses, 0, encode(report));
+    cluster_.world().run_for(LossLocaliser::kReportInterval);
+    loses.lossy = 8 + static_cast<uint32_t>(i % 8);
+  }
+  expect_no_verdict();
+}
+
 // The answer to a question keeps a rank from its next collectives until whoever asked decides.
 TEST_F(FaultyRank, StopsNoCollectiveByAskingForAView) {
   ASSERT_TRUE(cluster_.connect());
