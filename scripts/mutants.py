@@ -36,7 +36,7 @@ BY_TESTS = ("silent_close", "view_", "join_", "relay_tail", "relay_unbounded", "
 # None below it breaks verdict_unvouched.
 FIRST = {"verdict_unvouched": 42_001, "tagged_unordered": 100_001, "tagged_no_credit": 100_001, "relay_never": 200_001,
          "relay_blamed": 200_001}
-TESTS = ("sim_test", "protocol_test", "runtime_test")
+TESTS = ("sim_test", "protocol_test", "runtime_test", "base_test")
 # Release takes a third longer to compile, and a piece has four minutes for all.
 OPTIMIZATION = "-O1"
 TEST_S = 900

@@ -39,15 +39,15 @@ class Owner final : public FrameReader::Owner {
   Result<ReceiveLedger::Place> on_header(const DataHeader& header) override {
     R2CCL_CHECK(std::ranges::find(sealed_, header.transmission) != sealed_.end());
     R2CCL_CHECK(header.payload_bytes <= memory_.size());
-    switch (header.channel.value() % 5) {
+    const bool is_even = header.message.value() % 2 == 0;
+    switch (header.channel.value() % 4) {
       case 0:
-        return ReceiveLedger::Place{Placement::direct, memory_.data()};
+        return ReceiveLedger::Place{is_even ? Placement::direct : Placement::in_order,
+                                    memory_.data()};
       case 1:
         return ReceiveLedger::Place{Placement::early, nullptr};
       case 2:
         return ReceiveLedger::Place{};
-      case 3:
-        return ReceiveLedger::Place{Placement::in_order, memory_.data()};
       default:
         return Status(Code::remote, "refused");
     }

@@ -20,6 +20,8 @@ The driver (driver/, nccl_driver) is one rank; its tests check every element:
     cycles       communicators made and destroyed again and again; no descriptor or thread stays
     abort        the program aborts an operation that cannot end, and makes a new communicator
     leave        a rank leaves; the others get an error and can abort
+    crowd        four communicators of two ranks reduce at the same time, again and again, with
+                 sizes at which messages meet in one read (docs/decisions/0040)
     loop         AllReduce for --seconds or --iterations; prints a line of JSON for each rank
 
 The loop runs only when it is named. Without --plugin the tests run over sockets and, if it is
@@ -51,7 +53,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SKIPPED = 77
 PACKAGES = {12: "nvidia-nccl-cu12", 13: "nvidia-nccl-cu13"}
 VERSION = "2.30.7"
-TESTS = ("collectives", "splits", "cycles", "abort", "leave")
+TESTS = ("collectives", "splits", "cycles", "abort", "leave", "crowd")
+# The test crowd is the driver's loop. Without the order of bytes most runs of 20 s had an error.
+CROWD = ("--communicators", 4, "--bytes", 11_200, "--iterations", 20_000)
 # A test takes a few seconds. The driver gives up an operation earlier than the runner the test.
 LIMIT_S, PATIENCE_S = 120, 60
 # For each: the folder of the plugin's build, the library to load first, and its settings. NCCL has
@@ -66,6 +70,8 @@ TABLES = range(6, 13)
 
 
 def driver_arguments(test, args):
+    if test == "crowd":
+        return ["--patience", PATIENCE_S, *CROWD]
     if test != "loop":
         return ["--patience", PATIENCE_S, "--largest", args.largest, "--cycles", args.cycles]
     given = (("--bytes", args.bytes), ("--seconds", args.seconds),
@@ -84,7 +90,8 @@ def run_test(setup, test, ranks, args):
         more |= SANITIZERS[args.sanitizer][2]
         # gcc 12's libraries cannot map their shadow where the kernel randomises more bits.
         prefix = ("setarch", os.uname().machine, "-R")
-    running = job.Job(setup, folder, test, ranks, driver_arguments(test, args),
+    running = job.Job(setup, folder, "loop" if test == "crowd" else test, ranks,
+                      driver_arguments(test, args),
                       prefix=lambda rank: prefix, environment=lambda rank: more)
     try:
         codes = running.wait(args.limit + (args.seconds or 0))
@@ -198,7 +205,8 @@ def main():
             print("SKIPPED" if allowed else "0 passed, 1 failed")
             return SKIPPED if allowed else 1
         runs = [(setup, test, ranks) for setup in networks
-                for ranks in map(int, args.ranks.split(",")) for test in args.tests or TESTS]
+                for ranks in map(int, args.ranks.split(",")) for test in args.tests or TESTS
+                if test != "crowd" or ranks == 2]
         runs += [(setup, "collectives", 2) for setup in tables]
         for run in runs:
             is_good = run_test(*run, args)

@@ -1,6 +1,6 @@
 // Reads the frames of one data connection and puts each payload straight into its destination: one
 // vectored read takes the rest of a payload and the next header, without a copy in between. Only a
-// payload that must appear in order is copied, because a read keeps no order.
+// payload that must appear in order is copied, because a read promises no order.
 //
 // For small frames a second system call costs more than copying the bytes. While the frames of a
 // connection are small, reads go on into a spill buffer, and the reader copies from there.
