@@ -55,7 +55,7 @@ PACKAGES = {12: "nvidia-nccl-cu12", 13: "nvidia-nccl-cu13"}
 VERSION = "2.30.7"
 TESTS = ("collectives", "splits", "cycles", "abort", "leave", "crowd")
 # The test crowd is the driver's loop. Without the order of bytes most runs of 20 s had an error.
-CROWD = ("--communicators", 4, "--bytes", 11_200, "--iterations", 20_000)
+CROWD = ("--communicators", 4, "--bytes", 11_200, "--iterations", 10_000)
 # A test takes a few seconds. The driver gives up an operation earlier than the runner the test.
 LIMIT_S, PATIENCE_S = 120, 60
 # For each: the folder of the plugin's build, the library to load first, and its settings. NCCL has
