@@ -1,8 +1,8 @@
 // A copy into memory that another thread polls while the bytes arrive. A kernel of NCCL takes a
 // value as soon as it sees the flag behind it (protocols LL and LL128 of NCCL 2.30), because a NIC
-// of InfiniBand writes a message from its begin to its end. memcpy() does not, and the operating
-// system's copies do not: `rep movsb` may store the first bytes after those that follow, and vector
-// code may store the last bytes first.
+// of InfiniBand writes a message from its begin to its end. memcpy() of glibc 2.36 does not: where
+// the target lies up to 512 bytes behind the source, modulo 4096, it aligns the source for `rep
+// movsb`, and stores the bytes before that last; and its vector code stores the last bytes first.
 #pragma once
 
 #include <algorithm>
