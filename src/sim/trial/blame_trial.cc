@@ -210,6 +210,63 @@ BlameOutcome compare(const BlameTrial& trial, const Watch& seen) {
   return outcome;
 }
 
+// Returns whether the verdict says that the NIC carries nothing, or may carry nothing.
+bool blames(const Verdict& verdict, const NicName& nic) {
+  if (verdict.kind == DownCause::lossy || verdict.kind == DownCause::tampered) return false;
+  const auto meant = [&](const NicName& end) {
+    return end.host == nic.host && (end.nic.empty() || end.nic == nic.nic);
+  };
+  if (verdict.scope == Scope::process) return false;
+  if (verdict.scope == Scope::rail) return verdict.faulty.nic == nic.nic;
+  return meant(verdict.faulty) || (verdict.scope == Scope::pair && meant(verdict.other));
+}
+
+// Returns the view of the rank that has the latest one; null when no rank is in order.
+const RankViews* latest_views(Cluster& cluster) {
+  const RankViews* latest = nullptr;
+  const auto version = [](const RankViews* views) { return views->agreement().latest().version; };
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    SimRank& node = cluster.node(rank);
+    const RankViews* own = node.left() || node.failed() ? nullptr : node.runtime->views();
+    if (own != nullptr && (latest == nullptr || version(own) > version(latest))) latest = own;
+  }
+  return latest;
+}
+
+// Returns the NICs that the plans avoid without a verdict that blames them, and those that they
+// use though a verdict says that they reach nothing. Where the hosts have lost alike, as two hosts
+// always have, plans need no view. They keep the last one while a host has no NIC at all.
+std::vector<std::string> apart(Cluster& cluster, const BlameTrial& trial, const Watch& seen) {
+  const RankViews* views = latest_views(cluster);
+  if (views == nullptr) return {};
+  const View& view = views->agreement().latest().view;
+  std::vector<std::string> all;
+  std::set<std::vector<bool>> by_host;
+  for (int host = 0; host < trial.scenario.hosts; ++host) {
+    std::vector<bool> lost;
+    for (int index = 0; index < trial.scenario.nics; ++index) {
+      const NicName nic = name(host, index);
+      const auto rail = views->rails(static_cast<size_t>(host))[static_cast<size_t>(index)];
+      const bool unused = !view.empty() && view.hosts()[nic.host][rail].send == 0;
+      const auto is_of = [&](const Verdict& verdict) { return blames(verdict, nic); };
+      const auto is_sure = [&](const Verdict& verdict) {
+        return verdict.scope != Scope::pair && is_of(verdict);
+      };
+      const std::string text = "h" + std::to_string(host) + " " + nic.nic;
+      if (unused && std::ranges::none_of(seen.verdicts, is_of)) {
+        all.push_back(text + " is unused and has no verdict");
+      }
+      const bool sure = std::ranges::any_of(seen.verdicts, is_sure);
+      if (!unused && sure) all.push_back(text + " has a verdict and is used");
+      lost.push_back(std::ranges::any_of(seen.verdicts, is_of));
+    }
+    if (std::ranges::count(lost, false) == 0) return {};
+    by_host.insert(std::move(lost));
+  }
+  const bool alike = by_host.size() < 2 || trial.scenario.hosts == 2;
+  return alike && view.empty() ? std::vector<std::string>() : all;
+}
+
 uint64_t amount_of(FaultKind kind, const Scenario& scenario) {
   switch (kind) {
     case FaultKind::slow:
@@ -296,8 +353,10 @@ BlameOutcome run(const BlameTrial& trial) {
   }
   faults.start();
   const Watch seen = watch(cluster, last + (trial.traffic ? kBlameWatched : kWatchedIdle));
+  BlameOutcome outcome = compare(trial, seen);
+  outcome.apart = apart(cluster, trial, seen);
   job.abandon();
-  return compare(trial, seen);
+  return outcome;
 }
 
 }  // namespace r2ccl::sim

@@ -21,6 +21,7 @@ std::string describe(const BlameTrial& trial);
 struct BlameOutcome {
   std::vector<std::string> innocent;  // verdicts that no fault permits
   std::vector<std::string> coarse;    // missing finest verdicts, and verdicts beyond the finest
+  std::vector<std::string> apart;     // NICs on which the verdicts and the plans disagree
   // The longest time from a fault's first path down to its verdict.
   TimeNs slowest = 0;
 };
