@@ -28,7 +28,7 @@ TUNING = "tune_"
 # all ranks of one make their communicators at its start, few die in an agreement on a smaller one,
 # the losses of most trials are alike, and few reports are out of reach or come late: the tests break
 # these rules.
-BY_TESTS = ("silent_close", "view_", "join_", "relay_tail", "relay_unbounded", "relay_preferred",
+BY_TESTS = ("silent_close", "view_", "health_", "join_", "relay_tail", "relay_unbounded", "relay_preferred",
             "ended_early", "closed_heard", "forget_at_once", "early_lost", "ended_link",
             "shrink_", "loss_", "bytes_untold", "stale_reports", "any_order", "stalled_answers")
 # Only seeds above 100,000 have tagged messages, and only those above 200,000 hosts without a common

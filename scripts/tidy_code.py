@@ -25,7 +25,6 @@ LARGE_CLASSES = {
     "src/runtime/point_to_point/tagged_messages.h": {"TaggedMessages"},
     "src/runtime/admin/link_health.h": {"PathInfo"},
     "src/runtime/rank_runtime.h": {"RankRuntime"},
-    "src/runtime/views/rank_views.h": {"RankViews"},
     "src/sim/cluster/conditions.h": {"Outcome"},
     "src/sim/cluster/scenario.h": {"Scenario"},
     "src/sim/fabric/flow.h": {"Flow"},

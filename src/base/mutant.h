@@ -81,6 +81,9 @@ namespace r2ccl {
   X(view_no_takeover, "no rank decides for a proposer that has gone")                              \
   X(view_send_once, "a message about a view is not sent again")                                    \
   X(view_undamped, "a NIC that flaps changes the view as soon as one that does not")               \
+  X(health_leader_nics, "a host has the NICs of its lowest rank alone")                            \
+  X(health_plan_apart, "the plans take no account of a verdict")                                   \
+  X(health_any_rank, "a rank may report NICs that it does not use")                                \
   X(view_rate_any, "a NIC counts as slow when all NICs of the host are")                           \
   X(view_after_leave, "a view is committed though a rank has left that may have bound its start")  \
   X(view_reach_all, "a NIC that misses only lost NICs of its rail counts as lost")                 \

@@ -28,11 +28,23 @@ Status Job::start(MetJob met) {
   const Clock& clock = process_.clock();
   idle_nics_from_ = clock.now() + kIdleNicsAfter;
   const auto made = [this](size_t place) {
+    if (nic_health_ != nullptr) nic_health_->on_verdict(fault_reporter_->verdicts()[place]);
     for (JobPart* part : parts_.all()) part->on_verdict(place);
   };
-  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock, made, options_.logs_verdicts);
+  std::vector<const RankInfo*> ranks;
+  for (const RankInfo& rank : engine_.job().ranks()) ranks.push_back(&rank);
+  host_nics_ = std::make_unique<const HostNics>(engine_.job(), ranks);
+  fault_reporter_ =
+      std::make_unique<FaultReporter>(engine_, *host_nics_, clock, made, options_.logs_verdicts);
   drains_ = std::make_unique<Drains>(engine_, clock, options_.drain_registry);
   return {};
+}
+
+NicHealth& Job::nic_health() {
+  if (nic_health_ == nullptr) {
+    nic_health_ = std::make_unique<NicHealth>(engine_, *host_nics_, process_.clock(), ended_);
+  }
+  return *nic_health_;
 }
 
 bool Job::has_room() const {
@@ -63,6 +75,8 @@ void Job::progress() {
   fault_reporter_->progress(ended_);
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
   drains_->progress(now);
+  if (nic_health_ != nullptr && nic_health_->due(now))
+    nic_health_->progress(now, parts_.all_leave());
   if (!idle_nics_told_ && knows_idle_nics(now)) tell_idle_nics();
   for (JobPart* part : parts_.all()) part->progress(now);
 }
@@ -78,6 +92,7 @@ TimeNs Job::next_timeout() {
   TimeNs next = engine_.next_timeout();
   if (!works()) return next;
   next = std::min({next, fault_reporter_->next_timeout(), drains_->next_timeout()});
+  if (nic_health_ != nullptr) next = std::min(next, nic_health_->next_timeout());
   for (JobPart* part : parts_.all()) next = std::min(next, part->next_timeout());
   return next;
 }
@@ -110,6 +125,7 @@ void Job::on_path_event(const PathEvent& event) {
   const bool stays = parts_.any_with(
       event.peer, [](const JobPart& part, Rank) { return !part.leaving() && !part.failed(); });
   if (stays || is_of_bytes(event.cause)) fault_reporter_->on_path_event(event);
+  if (nic_health_ != nullptr) nic_health_->on_change();
   parts_.for_each_with(event.peer, [&](JobPart& part, Rank) { part.on_path_event(event); });
 }
 
@@ -117,6 +133,7 @@ void Job::on_goodbye(Rank peer) {
   const bool early =
       parts_.any_with(peer, [](const JobPart& part, Rank) { return !part.leaving(); });
   if (early) ended_[static_cast<size_t>(peer.value())] = true;
+  if (nic_health_ != nullptr) nic_health_->on_change();
   parts_.for_each_with(peer, [](JobPart& part, Rank rank) { part.on_goodbye(rank); });
 }
 
@@ -126,6 +143,7 @@ void Job::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
       parts_.any_with(peer, [](const JobPart& part, Rank rank) { return part.misses(rank); });
   fault_reporter_->on_peer_gone(peer, missed ? end : PeerEnd::goodbye);
   ended_[static_cast<size_t>(peer.value())] = true;
+  if (nic_health_ != nullptr) nic_health_->on_change();
   parts_.for_each_with(peer, [&](JobPart& part, Rank rank) { part.on_peer_end(rank, end, why); });
 }
 
@@ -164,6 +182,12 @@ void Job::handle(Rank peer, const NoticeView& notice) {
       return fault_reporter_->on_probe_answer(peer, body);
     case NoticeKind::losses:
       return fault_reporter_->on_losses(peer, body);
+    case NoticeKind::nic_report:
+      if (nic_health_ != nullptr) nic_health_->on_report(peer, body);
+      return;
+    case NoticeKind::nic_rates:
+      if (nic_health_ != nullptr) nic_health_->on_rates(peer, body);
+      return;
     case NoticeKind::drain_question:
       return drains_->on_question(peer, body);
     case NoticeKind::drain_answer:

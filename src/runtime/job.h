@@ -21,6 +21,7 @@
 #include "runtime/diagnosis/fault_reporter.h"
 #include "runtime/engine/process_engine.h"
 #include "runtime/engine/progress_engine.h"
+#include "runtime/health/nic_health.h"
 #include "runtime/job_parts.h"
 #include "runtime/link/notice.h"
 
@@ -61,6 +62,8 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   const ProgressEngine& engine() const { return engine_; }
   // From start() on.
   FaultReporter& fault_reporter() { return *fault_reporter_; }
+  // Watches the NICs from the first call on.
+  NicHealth& nic_health();
   Drains& drains() { return *drains_; }
   // The costs that all its processes have agreed on. None: they have not measured them yet.
   const std::optional<PlanCosts>& costs() const { return costs_; }
@@ -108,7 +111,9 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   const JobOptions options_;
   ProgressEngine engine_;
   JobParts parts_;
+  std::unique_ptr<const HostNics> host_nics_;
   std::unique_ptr<FaultReporter> fault_reporter_;
+  std::unique_ptr<NicHealth> nic_health_;
   std::unique_ptr<Drains> drains_;  // last: now it has started
   std::vector<bool> ended_;         // peers
   std::optional<PlanCosts> costs_;

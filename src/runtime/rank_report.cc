@@ -82,10 +82,10 @@ void write_view(JsonWriter& out, RankRuntime& rank) {
     const RankInfo& info = rank.members().info(rank.views()->leader(host));
     out.begin_object().field("host", info.host_name).key("nics").begin_array();
     const HostRates& rates = record.view.hosts()[host];
-    const std::vector<uint16_t>& rails = rank.views()->rails(host);
-    for (size_t nic = 0; nic < rails.size(); ++nic) {
-      const NicRate& rate = rates[rails[nic]];
-      out.begin_object().field("nic", info.nics[nic].name);
+    const HostNics& nics = rank.views()->nics();
+    for (size_t nic = 0; nic < nics.names(host).size(); ++nic) {
+      const NicRate& rate = rates[nics.rails(host)[nic]];
+      out.begin_object().field("nic", nics.names(host)[nic]);
       out.field("send", uint64_t{rate.send}).field("receive", uint64_t{rate.receive});
       out.end_object();
     }

@@ -200,7 +200,8 @@ void RankRuntime::begin(std::unique_ptr<Members> members) {
   operations_ = std::make_unique<Operations>(options_.self, ports, members_->context(), hosts,
                                              options_.plan_costs);
   if (options_.views) {
-    views_ = std::make_unique<RankViews>(*members_, *operations_, map, options_.first_view, clock_);
+    views_ = std::make_unique<RankViews>(*members_, *operations_, map, options_.first_view,
+                                         job_->nic_health(), clock_);
   }
   if (members_->context() == ContextId()) prepare_measurement(ports, hosts);
   waits_ = std::make_unique<RankWaits>(*members_, clock_, *operations_, on_communicator(),
@@ -354,7 +355,6 @@ std::vector<Rank> RankRuntime::goodbyes_missing() const {
 }
 
 void RankRuntime::on_path_event(const PathEvent& event) {
-  if (views_ != nullptr) views_->on_change();
   observer_.on_path_event(event);
 }
 
@@ -416,9 +416,6 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
     case NoticeKind::view:
       if (views_ != nullptr) views_->on_message(rank, body);
       return;
-    case NoticeKind::host_report:
-      if (views_ != nullptr) views_->on_report(rank, body);
-      return;
     case NoticeKind::shrink:
       make_shrinks().on_message(rank, body);
       return refuse_ghosts();
@@ -428,6 +425,8 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
     case NoticeKind::address:
     case NoticeKind::drained:
     case NoticeKind::silent:
+    case NoticeKind::nic_report:
+    case NoticeKind::nic_rates:
     case NoticeKind::observation:
     case NoticeKind::excuse:
     case NoticeKind::verdict:

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/limits.h"
+#include "protocol/health/health_map.h"
 #include "protocol/view/view_agreement.h"
-#include "protocol/view/view_driver.h"
 #include "testing/fuzz.h"
 
 namespace r2ccl {
@@ -30,23 +32,35 @@ bool fuzz_agreement(const ViewMessage& message) {
   return status.ok();
 }
 
-// The proposer takes any report of a host.
+// The rank that decides takes any report of a rank.
 void fuzz_report(std::span<const std::byte> input) {
-  const auto report = decode_host_report(input);
+  const auto report = decode_nic_report(input);
   R2CCL_CHECK(report.ok() == report.status().message().empty());
   if (!report.ok()) return;
   R2CCL_CHECK(std::ranges::equal(encode(report.value()), input));
-  const size_t rails = report.value().reach.size();
-  const HostReport whole{HostReach(rails, NicReach{}), {}};
-  ViewDriver driver(std::vector(kHosts, HostRates(rails)), std::vector(kHosts, whole), 0);
-  R2CCL_CHECK(driver.on_report(1, report.value(), 0).ok());
-  for (TimeNs now = 0; now < 100 * kSecond; now += 10 * kSecond) driver.take(now);
+  std::vector<uint16_t> rails(limits::kNicsMax);
+  std::iota(rails.begin(), rails.end(), uint16_t{0});
+  HealthMap map(std::vector(kHosts, rails));
+  const Status taken = map.on_report(1, report.value(), 0);
+  R2CCL_CHECK(taken.ok() == taken.message().empty());
+  for (TimeNs now = 0; now < 100 * kSecond; now += 10 * kSecond) map.take(now);
+}
+
+// A rank takes any table, and may have to go on from it.
+void fuzz_rates(std::span<const std::byte> input) {
+  const auto rates = decode_rate_table(input);
+  R2CCL_CHECK(rates.ok() == rates.status().message().empty());
+  if (!rates.ok()) return;
+  R2CCL_CHECK(std::ranges::equal(encode(rates.value()), input));
+  HealthMap map(std::vector(kHosts, std::vector<uint16_t>{0, 1}), rates.value());
+  for (const RailRate& nic : map.table()) R2CCL_CHECK(nic.host < kHosts && nic.rail < 2);
 }
 
 }  // namespace
 
 bool fuzz_view(std::span<const std::byte> input) {
   fuzz_report(input);
+  fuzz_rates(input);
   const auto decoded = decode_view_message(input, kHosts);
   R2CCL_CHECK(decoded.ok() == decoded.status().message().empty());
   if (!decoded.ok()) return false;

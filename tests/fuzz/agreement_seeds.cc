@@ -4,8 +4,8 @@
 
 #include "nccl/listen_handle.h"
 #include "nccl/meeting_messages.h"
+#include "protocol/health/nic_report.h"
 #include "protocol/shrink/shrink_messages.h"
-#include "protocol/view/host_report.h"
 #include "protocol/view/view_messages.h"
 
 namespace r2ccl {
@@ -37,8 +37,9 @@ void add_views(Seeds& seeds) {
   seeds.add("view", "answer", encode(ViewAnswer{3, 1, false, 0, 8, 0, {}}));
   seeds.add("view", "record", encode(ViewAnswer{3, 1, false, 0, 8, 1, ViewRecord{1, 9, view}}));
   seeds.add("view", "commit", encode(ViewCommit{4, ViewRecord{1, 9, view}}));
-  seeds.add("view", "report",
-            encode(HostReport{{NicReach{}, NicReach{1, 2}, std::nullopt}, {{0, 500, 2, 1}}}));
+  const std::vector<NicState> nics = {{0, NicReach{}}, {1, NicReach{1, 2}}, {3, std::nullopt}};
+  seeds.add("view", "report", encode(NicReport{nics, {{0, 500, 2, 1}}}));
+  seeds.add("view", "rates", encode(RateTable{{0, 1, {0, 0}}, {2, 0, {500, 1000}}}));
 }
 
 void add_nccl_connects(Seeds& seeds) {

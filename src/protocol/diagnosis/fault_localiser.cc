@@ -143,7 +143,10 @@ bool FaultLocaliser::answers(const Open& open) const {
 
 void FaultLocaliser::on_answer(const ProbeAnswer& answer, TimeNs now) {
   const auto found = questions_.find(answer.number);
-  if (found == questions_.end() || found->second.awaited.erase(answer.host) == 0) return;
+  if (found == questions_.end()) return;
+  const auto awaited = found->second.awaited.find(answer.host);
+  if (awaited == found->second.awaited.end()) return;
+  if (--awaited->second == 0) found->second.awaited.erase(awaited);
   for (const Reach& reach : answer.tried) {
     const bool asked = reach.near.host == answer.host && reach.far.host != answer.host &&
                        found->second.hosts.contains(reach.far.host);
@@ -386,7 +389,9 @@ void FaultLocaliser::check_invariants() const {
   for (const auto& [number, question] : questions_) {
     R2CCL_CHECK(number > 0 && number <= last_question_);
     R2CCL_CHECK(question.hosts.size() <= kProbeHostsMax);
-    R2CCL_CHECK(std::ranges::includes(question.hosts, question.awaited));
+    for (const auto& [host, answers] : question.awaited) {
+      R2CCL_CHECK(answers > 0 && question.hosts.contains(host));
+    }
   }
 }
 

@@ -143,6 +143,8 @@ class FaultLocaliser {
   void on_verdict(const Verdict& verdict, TimeNs now);
   // Returns the requests to send: one to each host that they name, each once.
   std::vector<ProbeRequest> wanted(TimeNs now);
+  // So many ranks of the host were asked, and each answers for its own NICs. Unless told, one is.
+  void asked(uint32_t number, uint32_t host, size_t ranks);
   void on_answer(const ProbeAnswer& answer, TimeNs now);
   // Drops broken connections that a named loss explains, and holds back the ones that it may
   // explain: the more precise verdict stands for them.
@@ -224,8 +226,8 @@ class FaultLocaliser {
   };
   struct Question {
     TimeNs at = 0;
-    std::set<uint32_t> hosts;    // at most kProbeHostsMax
-    std::set<uint32_t> awaited;  // of these
+    std::set<uint32_t> hosts;            // at most kProbeHostsMax
+    std::map<uint32_t, size_t> awaited;  // of these, each with the answers that still come
     std::set<Pair> tried;
   };
   struct Reached {

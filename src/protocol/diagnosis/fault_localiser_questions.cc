@@ -97,7 +97,7 @@ std::vector<FaultLocaliser::Open*> FaultLocaliser::without_question(const std::v
 ProbeRequest FaultLocaliser::ask(const std::vector<Open*>& asking, const std::vector<Open*>& fault,
                                  TimeNs now) {
   Question question{now, hosts_to_ask(asking, fault), {}, {}};
-  question.awaited = question.hosts;
+  for (const uint32_t host : question.hosts) question.awaited[host] = 1;
   const uint32_t number = ++last_question_;
   for (Open* open : asking) open->question = number;
   for (Open* open : fault) {
@@ -111,6 +111,13 @@ ProbeRequest FaultLocaliser::ask(const std::vector<Open*>& asking, const std::ve
   if (questions_.size() >= kQuestionsMax) questions_.erase(questions_.begin());
   questions_[number] = std::move(question);
   return request;
+}
+
+void FaultLocaliser::asked(uint32_t number, uint32_t host, size_t ranks) {
+  const auto found = questions_.find(number);
+  if (found == questions_.end() || ranks == 0) return;
+  const auto awaited = found->second.awaited.find(host);
+  if (awaited != found->second.awaited.end()) awaited->second = ranks;
 }
 
 std::vector<ProbeRequest> FaultLocaliser::wanted(TimeNs now) {

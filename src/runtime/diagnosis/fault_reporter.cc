@@ -7,6 +7,7 @@
 #include "base/mutant.h"
 #include "protocol/diagnosis/fault_localiser_facts.h"
 #include "runtime/diagnosis/nic_names.h"
+#include "runtime/health/election.h"
 #include "runtime/link/notice.h"
 
 namespace r2ccl {
@@ -52,9 +53,10 @@ void log_verdict(const std::string& subject, const Verdict& verdict, bool replac
 
 }  // namespace
 
-FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
+FaultReporter::FaultReporter(ProgressEngine& engine, const HostNics& host_nics, const Clock& clock,
                              std::function<void(size_t)> made, bool logs)
     : engine_(engine),
+      host_nics_(host_nics),
       clock_(clock),
       made_(std::move(made)),
       logs_(logs),
@@ -64,8 +66,8 @@ FaultReporter::FaultReporter(ProgressEngine& engine, const Clock& clock,
       prober_(engine, clock,
               [this](Rank requester, const ProbeAnswer& answer) { on_probed(requester, answer); }) {
   std::vector<size_t> nics;
-  for (size_t host = 0; host < engine.job().hosts(); ++host) {
-    nics.push_back(engine.job().info(engine.job().leader(host)).nics.size());
+  for (size_t host = 0; host < host_nics.hosts(); ++host) {
+    nics.push_back(host_nics.names(host).size());
   }
   loss_localiser_ = LossLocaliser(nics);
   fault_localiser_ = FaultLocaliser(std::move(nics));
@@ -242,22 +244,6 @@ void FaultReporter::on_probe_answer(Rank peer, std::span<const std::byte> bytes)
   fault_localiser_.on_answer(answer.value(), clock_.now());
 }
 
-// Returns the lowest rank that this rank is connected to: all further reports must be able to reach
-// it. One that is suspended reads them later. Whether two ranks are connected both ends know, so
-// honest ranks agree on whose verdicts count.
-Rank FaultReporter::localising_rank(const std::vector<bool>& ended) const {
-  for (int32_t rank = 0; rank < engine_.self().value(); ++rank) {
-    const Link* link = engine_.link(Rank(rank));
-    // A rank that leaves itself does not count the others that leave as ended.
-    if (ended[static_cast<size_t>(rank)] || link->peer_said_goodbye()) continue;
-    const auto& paths = link->paths();
-    if (std::ranges::any_of(paths, [](const auto& path) { return path->state.connected(); })) {
-      return Rank(rank);
-    }
-  }
-  return engine_.self();
-}
-
 void FaultReporter::tell(const Report& report, Rank localiser, TimeNs now) {
   Observation o = report.observation;
   o.since_up_us += static_cast<uint64_t>((clock_.now() - report.lost_at) / kMicrosecond);
@@ -356,35 +342,43 @@ void FaultReporter::report_all(Rank localiser, TimeNs now) {
   }
 }
 
-// Asks the lowest living rank of each host.
+// Asks those ranks of each host that together use all its NICs.
 void FaultReporter::ask(const ProbeRequest& request, const std::vector<bool>& ended) {
   for (const uint32_t host : request.hosts) {
-    for (size_t i = 0; i < ended.size(); ++i) {
-      const Rank rank(static_cast<int32_t>(i));
-      if (ended[i] || host_of(rank) != host) continue;
+    const std::vector<Rank> ranks = host_nics_.users_of_all(host, ended);
+    fault_localiser_.asked(request.number, host, ranks.size());
+    for (const Rank rank : ranks) {
       if (rank == engine_.self()) {
         probe(rank, request);
       } else {
         engine_.link(rank)->send_notice(
             make_notice(NoticeKind::probe_request, probe_slot(request.number), encode(request)));
       }
-      break;
     }
   }
 }
 
+// Returns a path to each NIC of these hosts from each NIC of this rank, where there is one.
 std::vector<NicProber::Target> FaultReporter::targets_of(const ProbeRequest& request) const {
   std::vector<NicProber::Target> targets;
-  for (const uint32_t host : request.hosts) {
-    if (host >= job().hosts() || host == host_of(engine_.self())) continue;
-    const Rank peer = job().leader(host);
-    for (const auto& path : engine_.link(peer)->paths()) {
+  const auto is_there = [&](const Reach& reach) {
+    return std::ranges::any_of(targets, [&](const NicProber::Target& each) {
+      return each.reach.near == reach.near && each.reach.far == reach.far;
+    });
+  };
+  for (size_t rank = 0; rank < job().size(); ++rank) {
+    const Rank peer(static_cast<int32_t>(rank));
+    const Link* link = engine_.link(peer);
+    const bool asked = std::ranges::find(request.hosts, host_of(peer)) != request.hosts.end();
+    if (link == nullptr || !asked || host_of(peer) == host_of(engine_.self())) continue;
+    for (const auto& path : link->paths()) {
       const PathSpec& spec = path->spec;
       if (spec.control_only || spec.local_nic == kNoNic) continue;
       if (engine_.nics().is_own(spec.remote.address) && !spec.one_network) continue;
       NicProber::Target target;
       target.reach.near = name_of(engine_.self(), spec.local_nic);
       target.reach.far = name_of(peer, spec.remote_nic);
+      if (is_there(target.reach)) continue;
       target.request.probe_only = true;
       target.request.path = spec.id;
       target.request.remote = spec.remote;
@@ -442,7 +436,7 @@ void FaultReporter::progress(const std::vector<bool>& ended) {
   trust_.look(ended, now);
   const std::optional<LossReport> losses = losses_.progress(now);
   if (!losses && is_quiet()) return;
-  const Rank localiser = localising_rank(ended);
+  const Rank localiser = deciding_rank(engine_, ended);
   if (losses) report_losses(*losses, localiser, now);
   report_all(localiser, now);
   for (const ProbeRequest& request : fault_localiser_.wanted(now)) ask(request, ended);

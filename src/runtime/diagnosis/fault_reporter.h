@@ -19,6 +19,7 @@
 #include "runtime/diagnosis/path_excuses.h"
 #include "runtime/diagnosis/verdict_trust.h"
 #include "runtime/engine/progress_engine.h"
+#include "runtime/peers/host_nics.h"
 
 namespace r2ccl {
 
@@ -26,7 +27,7 @@ class FaultReporter {
  public:
   // `made(place)`: called when the verdict at this place of the list is new, or has replaced a less
   // precise one; may be empty. `logs`: each verdict is a line of the log; else `made` tells it.
-  FaultReporter(ProgressEngine& engine, const Clock& clock,
+  FaultReporter(ProgressEngine& engine, const HostNics& host_nics, const Clock& clock,
                 std::function<void(size_t place)> made = {}, bool logs = true);
 
   void on_path_event(const PathEvent& event);
@@ -81,7 +82,6 @@ class FaultReporter {
   std::string words_for(const Verdict& verdict) const;
   void add(const Verdict& verdict);
   bool is_cut_off_here(Rank peer) const;
-  Rank localising_rank(const std::vector<bool>& ended) const;
   void tell(const Report& report, Rank localiser, TimeNs now);
   void take_back(const Report& report, Rank localiser, TimeNs now);
   Rank recipient(const Report& report, Rank localiser) const;
@@ -104,6 +104,7 @@ class FaultReporter {
   void announce(const std::vector<bool>& ended, bool localises, TimeNs now);
 
   ProgressEngine& engine_;
+  const HostNics& host_nics_;
   const Clock& clock_;
   const std::function<void(size_t)> made_;
   const bool logs_;

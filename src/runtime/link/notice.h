@@ -27,7 +27,7 @@ enum class NoticeKind : uint8_t {
   probe_answer = 12,  // to the localising rank: the NICs reached; subject: its number, reused
   losses = 13,        // to the localising rank: a LossReport
   view = 14,          // a ViewMessage; subject: the context and the message's type
-  host_report = 15,   // to the lowest living rank: a HostReport of the NICs of the sender's host
+  nic_report = 15,    // to the rank that decides: a NicReport on the NICs of the sender's host
   costs = 16,         // to rank 0: the sender's times of the patterns; from rank 0: the costs
   silent = 17,        // nothing comes from a rank, so ask it too; subject: the rank
   vouch = 18,        // the verdict of a higher rank (4 bytes) counts; subject: the rank, its number
@@ -35,8 +35,9 @@ enum class NoticeKind : uint8_t {
   ended = 20,        // the sender has left the communicator: after a `failure`, or after all its
                      // messages have arrived; no body
   shrink = 21,       // a ShrinkMessage; subject: its index
-  excuse = 22,  // to the other end of a path that the sender has closed because of the bytes on
-                // it: an Observation; subject: the path
+  excuse = 22,     // to the other end of a path that the sender has closed because of the bytes on
+                   // it: an Observation; subject: the path
+  nic_rates = 23,  // from the rank that decides: a RateTable
 };
 
 // A newer notice of the same kind, context and `subject` replaces an older one. Each kind defines

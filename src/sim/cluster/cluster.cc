@@ -115,6 +115,10 @@ std::unique_ptr<SimRank> Cluster::make_node(int rank, const ClusterOptions& opti
 }
 
 void Cluster::open(SimRank& node, int rank, const ClusterOptions& options) {
+  if (options.nic_per_rank) {
+    node.host->use_only(
+        node.nics[static_cast<size_t>(rank % options.ranks_per_host)]->options.name);
+  }
   node.clock = std::make_unique<HostClock>(world_.clock());
   node.process = std::make_unique<ProcessEngine>(*node.host, *node.clock);
   node.runtime =

@@ -21,6 +21,8 @@ struct ClusterOptions {
   std::optional<std::pair<int, int>> absent;  // a host, and the rail on which it has no NIC
   uint64_t rate_bytes_per_s = 31'250'000;     // 250 Mbit/s
   int ranks_per_host = 1;  // processes of a host, which share its NICs and, above one, memory
+  // The i-th rank of a host uses its i-th NIC alone.
+  bool nic_per_rank = false;
   bool management = true;  // adds a NIC only for the out-of-band control stream
   int communicators = 1;   // they share the links
   // Plans take these for the host groups, wherever the ranks are.

@@ -63,7 +63,10 @@ int SimHost::next_operation_error() {
 Result<std::vector<Nic>> SimHost::nics() {
   if (const int error = next_operation_error()) return system_error("list interfaces", error);
   std::vector<Nic> all;
-  for (const auto& nic : machine_.nics) all.push_back(nic->describe());
+  for (const auto& nic : machine_.nics) {
+    const bool hidden = nic->options.data && !only_nic_.empty() && nic->options.name != only_nic_;
+    if (!hidden) all.push_back(nic->describe());
+  }
   return all;
 }
 

@@ -48,6 +48,8 @@ class SimHost final : public Transport {
     fail_at_ = operations_ + n;
     fail_error_ = error;
   }
+  // The process finds no data NIC but this one, as with a filter of names.
+  void use_only(const std::string& nic) { only_nic_ = nic; }
   // Without descriptors the process can open no connection.
   void set_descriptors_left(bool left) { descriptors_left_ = left; }
   // Without shared memory nothing of the process reaches a listener there, as in a container.
@@ -60,6 +62,7 @@ class SimHost final : public Transport {
   void note_nic_change();
 
  private:
+  std::string only_nic_;  // empty: it finds all
   class NicEvents final : public PollSource {
    public:
     bool readable() const override { return pending; }

@@ -55,7 +55,9 @@ class Views : public testing::Test {
     for (int rank = 0; rank < cluster_->size(); ++rank) {
       for (const std::string& notice : cluster_->node(rank).notices) {
         const auto kind = static_cast<NoticeKind>(notice[0]);
-        count += kind == NoticeKind::view || kind == NoticeKind::host_report ? 1 : 0;
+        const bool of_views = kind == NoticeKind::view || kind == NoticeKind::nic_report ||
+                              kind == NoticeKind::nic_rates;
+        count += of_views ? 1 : 0;
       }
     }
     return count;
@@ -258,7 +260,7 @@ TEST_F(Views, BeginWithTheSlowNicsOfTheParentForSomeTime) {
   ClusterOptions options;
   options.first_view = View::of(hosts).value();
   start(3, options);
-  cluster_->world().run_for(ViewDriver::kFirstRates / 2);
+  cluster_->world().run_for(RankViews::kFirstRates / 2);
   EXPECT_EQ(agreement(2).latest().view, options.first_view);
   // A report of the host about another NIC does not end it.
   pull(1, 0);
@@ -266,7 +268,7 @@ TEST_F(Views, BeginWithTheSlowNicsOfTheParentForSomeTime) {
   EXPECT_LT(time_until(View::of(hosts).value(), kSecond), 100 * kMillisecond);
   fix(1, 0);
   EXPECT_LT(time_until(options.first_view, 5 * kSecond), kNever);
-  EXPECT_LT(time_until(View(), kSecond + ViewDriver::kFirstRates / 2), kNever);
+  EXPECT_LT(time_until(View(), kSecond + RankViews::kFirstRates / 2), kNever);
 }
 
 // The NICs of that host have other numbers than those that they reach.
@@ -322,7 +324,7 @@ TEST_F(Views, OfAHostileRankAreRefusedAndCounted) {
   Link& link = *cluster_->node(1).engine().link(Rank(0));
   const std::vector<std::byte> bad(40, std::byte{7});
   link.send_notice(make_notice(NoticeKind::view, 0, bad));
-  link.send_notice(make_notice(NoticeKind::host_report, bad));
+  link.send_notice(make_notice(NoticeKind::nic_report, bad));
   // A view of two hosts.
   const auto commit = encode(ViewCommit{4, {1, 1, View::of({{{}}, {{500, 500}}}).value()}});
   link.send_notice(make_notice(NoticeKind::view, 1, commit));

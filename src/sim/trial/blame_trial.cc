@@ -233,8 +233,8 @@ const RankViews* latest_views(Cluster& cluster) {
   return latest;
 }
 
-// Returns the NICs that the plans avoid without a verdict that blames them, and those that they
-// use though a verdict says that they reach nothing. Where the hosts have lost alike, as two hosts
+// Returns the NICs that the plans avoid though no verdict blames them, and those that they use
+// though a verdict says that they reach nothing. Where the hosts have lost alike, as two hosts
 // always have, plans need no view. They keep the last one while a host has no NIC at all.
 std::vector<std::string> apart(Cluster& cluster, const BlameTrial& trial, const Watch& seen) {
   const RankViews* views = latest_views(cluster);
@@ -246,7 +246,7 @@ std::vector<std::string> apart(Cluster& cluster, const BlameTrial& trial, const 
     std::vector<bool> lost;
     for (int index = 0; index < trial.scenario.nics; ++index) {
       const NicName nic = name(host, index);
-      const auto rail = views->rails(static_cast<size_t>(host))[static_cast<size_t>(index)];
+      const auto rail = views->nics().rails(nic.host)[static_cast<size_t>(index)];
       const bool unused = !view.empty() && view.hosts()[nic.host][rail].send == 0;
       const auto is_of = [&](const Verdict& verdict) { return blames(verdict, nic); };
       const auto is_sure = [&](const Verdict& verdict) {

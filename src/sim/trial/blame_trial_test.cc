@@ -62,6 +62,7 @@ TEST(BlameTrial, NamesTheFinestThatTheEvidencePermitsAndNoInnocent) {
         static_cast<double>(times.back()) / 1e6);
   }
   EXPECT_EQ(innocent, 0u);
+  EXPECT_EQ(apart, 0u);
   // A pair of NICs that loses 0.1 % sometimes shows too little: 1.3 % of all trials.
   EXPECT_LE(coarse * 50, trials);
 }

@@ -1,4 +1,4 @@
-#include "protocol/view/lost_nics.h"
+#include "protocol/health/lost_nics.h"
 
 #include <algorithm>
 #include <utility>
@@ -19,10 +19,10 @@ bool reaches_less(const Candidate& a, const Candidate& b) {
 }
 
 // Returns the hosts whose NICs on the rail miss more hosts than they reach, fewest reached first.
-std::vector<Candidate> candidates(const std::vector<HostReport>& reports, size_t rail) {
+std::vector<Candidate> candidates(const std::vector<HostReach>& hosts, size_t rail) {
   std::vector<Candidate> found;
-  for (size_t host = 0; host < reports.size(); ++host) {
-    const std::optional<NicReach>& nic = reports[host].reach[rail];
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    const std::optional<NicReach>& nic = hosts[host][rail];
     if (nic && !nic->whole()) found.push_back({host, *nic});
   }
   std::ranges::stable_sort(found, reaches_less);
@@ -30,10 +30,10 @@ std::vector<Candidate> candidates(const std::vector<HostReport>& reports, size_t
 }
 
 // Returns which hosts have no NIC on the rail that they can use, at this moment.
-std::vector<bool> lost_on(const std::vector<HostReport>& reports, size_t rail) {
-  std::vector<bool> lost(reports.size());
-  for (size_t host = 0; host < reports.size(); ++host) lost[host] = !reports[host].reach[rail];
-  const std::vector<Candidate> all = candidates(reports, rail);
+std::vector<bool> lost_on(const std::vector<HostReach>& hosts, size_t rail) {
+  std::vector<bool> lost(hosts.size());
+  for (size_t host = 0; host < hosts.size(); ++host) lost[host] = !hosts[host][rail];
+  const std::vector<Candidate> all = candidates(hosts, rail);
   uint32_t before = 0;  // the lost NICs that reach less
   for (size_t i = 0; i < all.size();) {
     uint32_t alike = 0;
@@ -53,20 +53,20 @@ std::vector<bool> lost_on(const std::vector<HostReport>& reports, size_t rail) {
 
 }  // namespace
 
-LostNics::LostNics(const std::vector<HostReport>& reports)
-    : rails_(reports.empty() ? 0 : reports.front().reach.size()) {
-  for (const HostReport& report : reports) {
-    for (const std::optional<NicReach>& nic : report.reach) {
+LostNics::LostNics(const std::vector<HostReach>& hosts)
+    : rails_(hosts.empty() ? 0 : hosts.front().size()) {
+  for (const HostReach& host : hosts) {
+    for (const std::optional<NicReach>& nic : host) {
       nics_.emplace_back().lost = !nic || !nic->whole();
     }
   }
 }
 
-void LostNics::judge(const std::vector<HostReport>& reports, TimeNs now) {
+void LostNics::judge(const std::vector<HostReach>& hosts, TimeNs now) {
   for (size_t rail = 0; rail < rails_; ++rail) {
-    const std::vector<bool> lost = lost_on(reports, rail);
-    for (size_t host = 0; host < reports.size(); ++host) {
-      const std::optional<NicReach>& nic = reports[host].reach[rail];
+    const std::vector<bool> lost = lost_on(hosts, rail);
+    for (size_t host = 0; host < hosts.size(); ++host) {
+      const std::optional<NicReach>& nic = hosts[host][rail];
       settle(nics_[host * rails_ + rail], lost[host], nic && nic->reached > 0, now);
     }
   }

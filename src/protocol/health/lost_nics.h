@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "protocol/view/host_report.h"
+#include "protocol/health/nic_report.h"
 
 namespace r2ccl {
 
@@ -26,10 +26,11 @@ class LostNics {
   // A NIC that still reaches a host may be whole, and the report of the NIC at fault on its way.
   static constexpr TimeNs kDoubtfulLossAfter = 200 * kMillisecond;
 
-  // `reports`: by host, each of the same number of rails. Their lost NICs are lost from the start.
-  explicit LostNics(const std::vector<HostReport>& reports);
+  // `hosts`: by host and rail, of the same number of rails each. Their lost NICs are lost from the
+  // start.
+  explicit LostNics(const std::vector<HostReach>& hosts);
 
-  void judge(const std::vector<HostReport>& reports, TimeNs now);
+  void judge(const std::vector<HostReach>& hosts, TimeNs now);
   bool lost(size_t host, size_t rail) const { return nics_[host * rails_ + rail].lost; }
   // Returns when to judge again, though no report comes in.
   TimeNs next_timeout() const;

@@ -1,4 +1,4 @@
-#include "protocol/view/lost_nics.h"
+#include "protocol/health/lost_nics.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using Hosts = std::set<size_t>;
 class LostNicsTest : public testing::Test {
  protected:
   void start(size_t hosts) {
-    reports_.assign(hosts, {{NicReach{}}, {}});
+    reports_.assign(hosts, HostReach{NicReach{}});
     lost_.emplace(reports_);
   }
   // Each NIC reaches all others, but not over the paths to the broken NICs.
@@ -27,7 +27,7 @@ class LostNicsTest : public testing::Test {
       report(host, none ? reach_of(0, size - 1) : reach_of(size - 1 - missed, missed));
     }
   }
-  void report(size_t host, std::optional<NicReach> reach) { reports_[host].reach[0] = reach; }
+  void report(size_t host, std::optional<NicReach> reach) { reports_[host][0] = reach; }
   Hosts judge(TimeNs now) {
     lost_->judge(reports_, now);
     Hosts hosts;
@@ -44,7 +44,7 @@ class LostNicsTest : public testing::Test {
     return kNever;
   }
 
-  std::vector<HostReport> reports_;
+  std::vector<HostReach> reports_;
   std::optional<LostNics> lost_;
 };
 

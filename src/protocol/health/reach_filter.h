@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "protocol/view/host_report.h"
+#include "protocol/health/nic_report.h"
 
 namespace r2ccl {
 

@@ -1,4 +1,4 @@
-#include "protocol/view/rate_watch.h"
+#include "protocol/health/rate_watch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "protocol/view/reach_filter.h"
+#include "protocol/health/reach_filter.h"
 
 #include <algorithm>
 #include <utility>

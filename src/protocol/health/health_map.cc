@@ -1,0 +1,125 @@
+#include "protocol/health/health_map.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace r2ccl {
+namespace {
+
+// Returns the reach that the hosts would report: each NIC is whole, but for the lost ones of
+// `known`.
+std::vector<HostReach> first_reach(std::span<const std::vector<uint16_t>> rails,
+                                   const RateTable& known) {
+  size_t count = 0;
+  for (const auto& own : rails) count = std::max(count, own.size());
+  std::vector<HostReach> reach(rails.size(), HostReach(count));
+  for (size_t host = 0; host < rails.size(); ++host) {
+    for (const uint16_t rail : rails[host]) reach[host][rail] = NicReach{};
+  }
+  for (const RailRate& nic : known) {
+    if (nic.rate.send > 0 || nic.host >= reach.size() || nic.rail >= count) continue;
+    if (reach[nic.host][nic.rail]) reach[nic.host][nic.rail] = NicReach{0, 1};
+  }
+  return reach;
+}
+
+}  // namespace
+
+HealthMap::HealthMap(std::span<const std::vector<uint16_t>> rails, const RateTable& known)
+    : reach_(first_reach(rails, known)), lost_(reach_) {
+  for (size_t host = 0; host < rails.size(); ++host) {
+    std::vector<Nic>& own = nics_.emplace_back(reach_[host].size());
+    for (const uint16_t rail : rails[host]) own[rail].there = true;
+  }
+  for (const RailRate& nic : known) {
+    if (has(nic.host, nic.rail)) nics_[nic.host][nic.rail].told = true;
+  }
+  table_ = rates();
+}
+
+bool HealthMap::has(uint32_t host, uint16_t rail) const {
+  return host < nics_.size() && rail < nics_[host].size() && nics_[host][rail].there;
+}
+
+Status HealthMap::on_report(uint32_t host, const NicReport& report, TimeNs now) {
+  R2CCL_CHECK(host < nics_.size());
+  const auto refused = [&](uint32_t of, uint16_t rail) {
+    return Status(Code::remote, "a report of rail " + std::to_string(rail) + " of host " +
+                                    std::to_string(of) + ", which has no NIC there");
+  };
+  for (const NicState& nic : report.nics) {
+    if (!has(host, nic.rail)) return refused(host, nic.rail);
+  }
+  for (const SlowNic& slow : report.slow) {
+    const bool one = slow.host != kSeveralHosts;
+    if (one && !has(slow.host, slow.peer_nic)) return refused(slow.host, slow.peer_nic);
+  }
+  for (const NicState& nic : report.nics) {
+    reach_[host][nic.rail] = nic.reach;
+    nics_[host][nic.rail].told = true;
+    nics_[host][nic.rail].slow.reset();
+  }
+  for (const SlowNic& slow : report.slow) nics_[host][slow.nic].slow = slow;
+  due_ = std::min(due_, now + kSettle);
+  return {};
+}
+
+// Returns the least rate at which another host than the one that it sends to sends to the slow NIC.
+uint32_t HealthMap::received(uint32_t host, const SlowNic& slow) const {
+  uint32_t least = kWholeNic;
+  for (uint32_t from = 0; from < nics_.size(); ++from) {
+    if (from == host || from == slow.host) continue;
+    for (const Nic& nic : nics_[from]) {
+      if (!nic.slow || nic.slow->host != host || nic.slow->peer_nic != slow.nic) continue;
+      least = std::min(least, nic.slow->rate);
+    }
+  }
+  return least;
+}
+
+// A NIC that sends slowly to several hosts is slow itself. Where it sends slowly to one host only,
+// either end may be at fault. It is the NIC with a slow one on either side: of a ring's three NICs
+// in a row, the middle one.
+NicRate HealthMap::rate(uint32_t host, uint16_t rail) const {
+  if (lost_.lost(host, rail)) return {0, 0};
+  const std::optional<SlowNic>& slow = nics_[host][rail].slow;
+  if (!slow) return {};
+  const uint32_t receives = received(host, *slow);
+  if (slow->host != kSeveralHosts && receives == kWholeNic) return {};
+  return {slow->rate, receives};
+}
+
+RateTable HealthMap::rates() const {
+  RateTable table;
+  for (uint32_t host = 0; host < nics_.size(); ++host) {
+    for (uint16_t rail = 0; rail < nics_[host].size(); ++rail) {
+      const Nic& nic = nics_[host][rail];
+      if (!nic.there) continue;
+      const NicRate now = rate(host, rail);
+      if (nic.told || now != NicRate{}) table.push_back({host, rail, now});
+    }
+  }
+  return table;
+}
+
+std::optional<RateTable> HealthMap::take(TimeNs now) {
+  if (now < due_) return std::nullopt;
+  lost_.judge(reach_, now);
+  due_ = lost_.next_timeout();
+  RateTable table = rates();
+  if (table == table_) return std::nullopt;
+  table_ = std::move(table);
+  return table_;
+}
+
+void HealthMap::check_invariants() const {
+  R2CCL_CHECK(nics_.size() == reach_.size());
+  for (const RailRate& nic : table_) {
+    R2CCL_CHECK(has(nic.host, nic.rail));
+    R2CCL_CHECK(std::max(nic.rate.send, nic.rate.receive) <= kWholeNic);
+  }
+}
+
+}  // namespace r2ccl

@@ -1,0 +1,106 @@
+#include "protocol/health/health_map.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace r2ccl {
+namespace {
+
+constexpr TimeNs kMs = kMillisecond;
+constexpr NicRate kLost{0, 0};
+constexpr NicReach kReachesNone{0, 1};
+
+using Rails = std::vector<std::vector<uint16_t>>;
+
+// Hosts with these numbers of NICs, on the first rails.
+HealthMap map_of(const std::vector<size_t>& nics, const RateTable& known = {}) {
+  Rails rails;
+  for (const size_t count : nics) {
+    std::iota(rails.emplace_back(count).begin(), rails.back().end(), uint16_t{0});
+  }
+  return HealthMap(rails, known);
+}
+
+NicReport of(uint16_t rail, std::optional<NicReach> reach) {
+  return {{{rail, reach}}, {}};
+}
+
+TEST(HealthMap, ReportsOfOneFaultGiveOneTable) {
+  HealthMap map = map_of({2, 2, 2});
+  EXPECT_EQ(map.next_timeout(), kNever);
+  EXPECT_TRUE(map.on_report(0, of(1, kReachesNone), kSecond).ok());
+  EXPECT_TRUE(map.on_report(2, of(1, kReachesNone), kSecond + 5 * kMs).ok());
+  EXPECT_FALSE(map.take(kSecond + 5 * kMs).has_value());
+  ASSERT_EQ(map.next_timeout(), kSecond + HealthMap::kSettle);
+  const auto table = map.take(kSecond + HealthMap::kSettle);
+  ASSERT_TRUE(table.has_value());
+  EXPECT_EQ(*table, (RateTable{{0, 1, kLost}, {2, 1, kLost}}));
+  EXPECT_EQ(map.table(), *table);
+  EXPECT_FALSE(map.take(10 * kSecond).has_value());
+}
+
+TEST(HealthMap, AReportedNicStaysInTheTableWhenItIsWholeAgain) {
+  HealthMap map = map_of({2, 2});
+  EXPECT_TRUE(map.on_report(1, of(0, std::nullopt), 0).ok());
+  EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, kLost}}));
+  EXPECT_TRUE(map.on_report(1, of(0, NicReach{}), kSecond).ok());
+  EXPECT_FALSE(map.take(kSecond + HealthMap::kSettle).has_value());
+  EXPECT_EQ(map.take(map.next_timeout()), (RateTable{{1, 0, {}}}));
+  EXPECT_EQ(map.next_timeout(), kNever);
+}
+
+// Each rank of a host may have a NIC of its own.
+TEST(HealthMap, TakesTheReportsOfAHostsRanksTogether) {
+  HealthMap map = map_of({2, 2, 2});
+  EXPECT_TRUE(map.on_report(1, of(0, kReachesNone), 0).ok());
+  EXPECT_TRUE(map.on_report(1, of(1, NicReach{}), 0).ok());
+  EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, kLost}, {1, 1, {}}}));
+}
+
+TEST(HealthMap, GoesOnFromWhatAnotherRankHasDecided) {
+  const RateTable known = {{0, 1, kLost}, {1, 0, {}}, {1, 7, kLost}, {9, 0, kLost}};
+  HealthMap map = map_of({2, 2}, known);
+  EXPECT_EQ(map.table(), (RateTable{{0, 1, kLost}, {1, 0, {}}}));
+  EXPECT_TRUE(map.on_report(1, of(1, kReachesNone), 0).ok());
+  EXPECT_EQ(map.take(kSecond), (RateTable{{0, 1, kLost}, {1, 0, {}}, {1, 1, kLost}}));
+}
+
+TEST(HealthMap, RefusesReportsOfNicsThatAreNotThere) {
+  HealthMap map = map_of({2, 1});
+  EXPECT_FALSE(map.on_report(1, of(1, NicReach{}), 0).ok());
+  EXPECT_FALSE(map.on_report(0, of(2, NicReach{}), 0).ok());
+  EXPECT_FALSE(map.on_report(0, {{{0, NicReach{}}}, {{0, 500, 1, 1}}}, 0).ok());
+  EXPECT_FALSE(map.on_report(0, {{{0, NicReach{}}}, {{0, 500, 2, 0}}}, 0).ok());
+  EXPECT_EQ(map.next_timeout(), kNever);
+}
+
+// Each host of a ring of four sends slowly by its NIC 1 to the next one, if its entry says so.
+RateTable table_of_ring(const std::vector<uint32_t>& rates) {
+  HealthMap map = map_of(std::vector<size_t>(4, 2));
+  for (uint32_t host = 0; host < 4; ++host) {
+    NicReport report = of(1, NicReach{});
+    if (rates[host] < kWholeNic) report.slow.push_back({1, rates[host], (host + 1) % 4, 1});
+    EXPECT_TRUE(map.on_report(host, report, 0).ok());
+  }
+  RateTable table = map.take(kSecond).value_or(RateTable());
+  std::erase_if(table, [](const RailRate& nic) { return nic.rate == NicRate{}; });
+  return table;
+}
+
+TEST(HealthMap, OfANicThatSendsAndReceivesSlowlyItIsTheOneAtFault) {
+  EXPECT_EQ(table_of_ring({1000, 500, 750, 1000}), (RateTable{{2, 1, {750, 500}}}));
+}
+
+TEST(HealthMap, OfASlowPairEitherMayBeAtFaultSoNoneIs) {
+  EXPECT_EQ(table_of_ring({1000, 500, 1000, 1000}), RateTable());
+}
+
+TEST(HealthMap, ANicThatIsSlowTowardsSeveralHostsIsAtFault) {
+  HealthMap map = map_of({2, 2});
+  EXPECT_TRUE(map.on_report(1, {{{0, NicReach{}}}, {{0, 250, kSeveralHosts, 0}}}, 0).ok());
+  EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, {250, 1000}}}));
+}
+
+}  // namespace
+}  // namespace r2ccl
