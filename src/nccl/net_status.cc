@@ -8,11 +8,11 @@
 
 #include "base/log.h"
 #include "runtime/admin/link_health.h"
-#include "runtime/admin/link_report.h"
 #include "runtime/admin/link_totals.h"
 #include "runtime/admin/rank_summary.h"
 #include "runtime/admin/status_path.h"
 #include "runtime/admin/status_socket.h"
+#include "schema/nic.h"
 
 namespace r2ccl::nccl {
 namespace {
@@ -329,16 +329,17 @@ void NetStatus::write_faults(JsonWriter& out, size_t count_max) const {
   for (size_t i = faults.size() - std::min(faults.size(), count_max); i < faults.size(); ++i) {
     const Fault& fault = faults[i];
     out.begin_object();
-    write_verdict(out, fault.verdict);
+    schema::write_fields(out, fault.verdict, schema::kVerdictFields);
     out.field("missed_by", uint64_t{fault.missed_by}).key("pid");
     if (fault.verdict.scope == Scope::process) {
       out.value(uint64_t{fault.process});
     } else {
       out.json("null");
     }
-    out.field("repaired_at", fault.repaired_at
-                                 ? utc_text(clock.wall() - (clock.now() - *fault.repaired_at))
-                                 : std::string());
+    out.field("repaired_at",
+              fault.repaired_at
+                  ? schema::utc_text(clock.wall() - (clock.now() - *fault.repaired_at))
+                  : std::string());
     out.end_object();
   }
   out.end_array();
@@ -397,7 +398,10 @@ std::string NetStatus::status_report() {
   out.key("nics").begin_array();
   for (const Nic& nic : own_nics()) {
     const RankSummary::Line line = line_of(totals, nic.name);
-    write_nic(out, nic, line.drained || drains_.drained(nic.name), line.sent, line.received);
+    schema::write_object(out,
+                         ShownNic{nic.name, nic.alive(), line.drained || drains_.drained(nic.name),
+                                  nic.mtu, nic.speed_mbps, line.sent, line.received},
+                         schema::kNicFields);
   }
   out.end_array().key("paths").begin_array();
   for (size_t i = 0; i < peers.size(); ++i) {
@@ -405,10 +409,10 @@ std::string NetStatus::status_report() {
     const RankInfo& theirs = their_info(peer);
     const TimeNs shortest = shortest_one_way(link_of(peer));
     for (const Path* path : link_of(peer).paths()) {
-      PathInfo info = path_info(theirs, *path, shortest, peer.started_at(), clock.now());
+      PathInfo info = path_info(theirs, link_of(peer), *path, shortest, peer.started_at(), clock);
       info.peer = Rank(number_of(i));
       out.begin_object();
-      write_path(out, info, link_of(peer), *path, clock);
+      schema::write_fields(out, info, schema::kPathFields);
       out.field("peer_host", host_of(peer)).field("peer_pid", uint64_t{theirs.pid}).end_object();
     }
   }

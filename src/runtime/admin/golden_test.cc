@@ -3,8 +3,9 @@
 
 #include <cstdio>
 
-#include "runtime/admin/link_report.h"
+#include "runtime/admin/link_health.h"
 #include "runtime/admin/rank_summary.h"
+#include "schema/nic.h"
 #include "testing/scripted_link.h"
 #include "tests/golden/golden.h"
 
@@ -101,13 +102,10 @@ TEST(Golden, PathsAndNicsInTheReport) {
   scripted.connect_control(1);
   int number = 0;
   JsonWriter out;
-  out.begin_object().key("nics").begin_array();
-  Nic nic;
-  nic.name = "nic0";
-  nic.mtu = 1500;
-  nic.speed_mbps = 1000;
-  write_nic(out, nic, true, 1, 2);
-  out.end_array().key("paths").begin_array();
+  out.begin_object();
+  const std::vector<ShownNic> nics = {{"nic0", false, true, 1500, 1000, 1, 2}};
+  schema::write_list(out, "nics", nics, schema::kNicFields);
+  std::vector<PathInfo> infos;
   const RankInfo peer = ranks()[0];
   ManualClock clock;  // at the link's time
   clock.advance(30 * kMillisecond);
@@ -125,13 +123,12 @@ TEST(Golden, PathsAndNicsInTheReport) {
                        .attempt = "refused"};
       path->backoff.on_down(clock.now() - 15 * kMillisecond, true);
     }
-    out.begin_object();
-    PathInfo info = path_info(peer, *path, shortest_one_way(scripted.link()), kSecond, clock.now());
-    info.peer = Rank(1);
-    write_path(out, info, scripted.link(), *path, clock);
-    out.end_object();
+    const Link& link = scripted.link();
+    infos.push_back(path_info(peer, link, *path, shortest_one_way(link), kSecond, clock));
+    infos.back().peer = Rank(1);
   }
-  out.end_array().end_object();
+  schema::write_list(out, "paths", infos, schema::kPathFields);
+  out.end_object();
   EXPECT_EQ(by_line(out.text()), golden("report_paths.json"));
 }
 
@@ -160,13 +157,9 @@ TEST(Golden, VerdictsInTheReport) {
   process.host = "h1";
   process.process = Rank(3);
   JsonWriter out;
-  out.begin_array();
-  for (const VerdictInfo& verdict : {nic, pair, process}) {
-    out.begin_object();
-    write_verdict(out, verdict);
-    out.end_object();
-  }
-  out.end_array();
+  const std::vector<VerdictInfo> verdicts = {nic, pair, process};
+  schema::write_list(out.begin_object(), "verdicts", verdicts, schema::kVerdictFields);
+  out.end_object();
   EXPECT_EQ(by_line(out.text()), golden("report_verdicts.json"));
 }
 
