@@ -2,8 +2,8 @@
 
 namespace r2ccl::schema {
 
-std::string field_table(std::span<const Row> rows) {
-  std::string text = "| field | meaning |\n|---|---|\n";
+std::string table_of(const char* title, std::span<const Row> rows) {
+  std::string text = std::string("| ") + title + " | meaning |\n|---|---|\n";
   for (const Row& row : rows) {
     text += std::string("| `") + row.name + "` | " + row.meaning + " |\n";
   }

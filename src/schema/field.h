@@ -121,7 +121,7 @@ constexpr std::array<Row, sizeof...(Fields)> rows_of(const std::tuple<Fields...>
       fields);
 }
 
-// Returns the rows as the documents have them.
-std::string field_table(std::span<const Row> rows);
+// Returns the rows as the documents have them. `title`: of their names.
+std::string table_of(const char* title, std::span<const Row> rows);
 
 }  // namespace r2ccl::schema
