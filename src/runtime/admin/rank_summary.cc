@@ -112,7 +112,7 @@ bool get_call(ByteReader& in, RankSummary& summary) {
   summary.call = printable_text(in.get_bytes(bytes), kSummaryCallBytesMax);
   summary.call_ms = in.get<uint32_t>();
   get_members(in, summary.blocker, kBlocker);
-  return summary.blocker.kind <= Blocker::Kind::silent;
+  return summary.blocker.kind <= Blocker::Kind::no_tagged_recv;
 }
 
 std::string rank_name(RankTable rank_table, Rank rank) {
