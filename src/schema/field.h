@@ -19,11 +19,10 @@ namespace r2ccl::schema {
 
 // A field of the report as a metric.
 struct Metric {
-  const char* name = "";  // empty: the field has no metric
+  const char* name = "";  // that of a counter ends with _total; empty: the field has no metric
   const char* help = "";
-  double factor = 1;  // 0: the field is a text, which becomes a label, and the value is 1
-  bool zero_is_unknown = false;
-  const char* known_by = "";  // a field that is false while this one is a guess
+  double factor = 1;          // 0: the field is a text, which becomes a label, and the value is 1
+  const char* known_by = "";  // the number is not known while this field is 0 or false
 };
 
 template <typename Get, typename Show = std::identity>
@@ -35,25 +34,14 @@ struct Field {
   constexpr Field(const char* json_name, Get get_it, Show show_it, const char* words)
       : name(json_name), get(get_it), show(show_it), meaning(words) {}
 
-  // Makes it a metric, too: the number in JSON times `factor`. The name of a counter ends with
-  // _total.
-  constexpr Field metric(const char* metric_name, const char* help, double factor = 1) const {
-    Field field = *this;
-    field.as_metric.name = metric_name;
-    field.as_metric.help = help;
-    field.as_metric.factor = factor;
-    return field;
+  // Makes the field a metric, too, with the meaning as its help.
+  constexpr Field metric(const char* metric_name, double factor = 1,
+                         const char* known_by = "") const {
+    return metric({metric_name, meaning, factor, known_by});
   }
-  // 0 means that the number is not known.
-  constexpr Field unless_zero() const {
+  constexpr Field metric(const Metric& also) const {
     Field field = *this;
-    field.as_metric.zero_is_unknown = true;
-    return field;
-  }
-  // The number is a guess while that field is false.
-  constexpr Field if_true(const char* other) const {
-    Field field = *this;
-    field.as_metric.known_by = other;
+    field.as_metric = also;
     return field;
   }
 
@@ -121,7 +109,7 @@ constexpr std::array<Row, sizeof...(Fields)> rows_of(const std::tuple<Fields...>
       fields);
 }
 
-// Returns the rows as the documents have them. `title`: of their names.
+// Returns the rows as the documents have them; neighbours with the same meaning share a line.
 std::string table_of(const char* title, std::span<const Row> rows);
 
 }  // namespace r2ccl::schema

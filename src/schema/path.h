@@ -68,95 +68,89 @@ struct PathInfo {
 namespace schema {
 
 inline constexpr std::tuple kPathFields{
-    Field("peer", &PathInfo::peer, "the other rank"),
+    Field("peer", &PathInfo::peer, "The other rank."),
     Field("nic", &PathInfo::nic,
-          "the local NIC; `shm` (shared memory) or `lo` between ranks of one host, `oob` for the "
+          "The local NIC; `shm` (shared memory) or `lo` between ranks of one host, `oob` for the "
           "control stream over the management network, `relay` through a third rank: listed once "
-          "it has been used ([decision 31](decisions/0031-a-third-rank-relays.md))"),
+          "it has been used ([decision 31](decisions/0031-a-third-rank-relays.md))."),
     Field("peer_nic", &PathInfo::peer_nic,
-          "the NIC at the other end; as `nic` where that is no NIC"),
+          "The NIC at the other end; as `nic` where that is no NIC."),
     Field("remote", &PathInfo::remote,
-          "address and port of the other end, or of the rank that relays; `shm` and a number in "
-          "shared memory"),
+          "Address and port of the other end, or of the rank that relays; `shm` and a number in "
+          "shared memory."),
     Field("state", &PathInfo::state,
           "`down`, `proving` (connected, being validated), `up`, `suspect` (overdue: carries "
           "nothing new but probes), `drained` (at rest because a NIC at one of its ends is "
           "drained, connected or not), `standby` (the path over lo while shared memory is up; the "
-          "relay path while another path is)")
-        .metric("r2ccl_path_state", "Always 1; the label state has the path's present state.", 0),
+          "relay path while another path is).")
+        .metric({"r2ccl_path_state", "Always 1; the label state has the path's present state.", 0}),
     Field("drained", &PathInfo::drained,
-          "a NIC at one of its ends is drained; with a `state` other than `drained` it is in use "
-          "all the same, because its link has no other"),
+          "A NIC at one of its ends is drained; with a `state` other than `drained` it is in use "
+          "all the same, because its link has no other."),
     Field("incarnation", &PathInfo::incarnation,
-          "grows by at least one each time the path is connected"),
-    Field("rate_MBps", &PathInfo::megabytes_per_second, "its delivery rate, in 10^6 bytes/s")
-        .metric("r2ccl_path_rate_bytes_per_second", "The path's measured delivery rate.", 1e6)
-        .if_true("rate_measured"),
+          "Grows by at least one each time the path is connected."),
+    Field("rate_MBps", &PathInfo::megabytes_per_second, "Its delivery rate, in 10^6 bytes/s.")
+        .metric({"r2ccl_path_rate_bytes_per_second", "The path's measured delivery rate.", 1e6,
+                 "rate_measured"}),
     Field("rate_measured", &PathInfo::bytes_per_second, is_positive,
-          "whether that is a measured rate; else it is the first guess"),
+          "Whether that is a measured rate; else it is the first guess."),
     Field("base_delay_ms", &PathInfo::base_delay, to_ms,
-          "min_rtt: time from sending to acknowledgement on the empty path"),
+          "The time from sending to acknowledgement on the empty path (min_rtt)."),
     Field("one_way_excess_ms", &PathInfo::one_way_excess, known_ms,
-          "its latest one-way delays less those of the quickest path that is up to this peer; "
-          "null: not known")
-        .metric("r2ccl_path_one_way_excess_seconds",
-                "The path's one-way delay less that of the quickest path to this peer.", 1e-3),
-    Field("window_bytes", &PathInfo::window_bytes, "the bytes that may be in flight on it"),
-    Field("lane_rtt_ms", &PathInfo::round_trip, to_ms, "the round trip of its control stream")
-        .metric("r2ccl_path_round_trip_seconds",
-                "Smoothed round trip of the path's control stream.", 1e-3)
-        .unless_zero(),
+          "The path's one-way delay less that of the quickest path to this peer.")
+        .metric("r2ccl_path_one_way_excess_seconds", 1e-3),
+    Field("window_bytes", &PathInfo::window_bytes, "The bytes that may be in flight on it."),
+    Field("lane_rtt_ms", &PathInfo::round_trip, to_ms,
+          "Smoothed round trip of the path's control stream.")
+        .metric("r2ccl_path_round_trip_seconds", 1e-3, "lane_rtt_ms"),
     Field("loss_percent", &PathInfo::loss_ppm, percent,
-          "the share of lost packets: this end sent them in the last 4 s on both connections, the "
+          "The share of lost packets: this end sent them in the last 4 s on both connections, the "
           "kernel sent them again, and the peer had not got them; 0 also where the transport "
-          "cannot tell")
-        .metric("r2ccl_path_loss_ratio", "Share of lost packets among those sent in the last 4 s.",
-                1e-2),
-    Field("packets_sent", &PathInfo::packets_sent, "the count since the path was made")
-        .metric("r2ccl_path_packets_sent_total",
-                "Packets sent on the path, by the kernel's count."),
-    Field("packets_lost", &PathInfo::packets_lost, "those of them that were lost")
-        .metric("r2ccl_path_packets_lost_total",
-                "Packets lost on the path, by the kernel's count."),
-    Field("tx_bytes", &PathInfo::sent, "sent, as for a NIC")
-        .metric("r2ccl_path_transmit_bytes_total", "Sent over the path's data connection."),
-    Field("rx_bytes", &PathInfo::received, "received, likewise")
-        .metric("r2ccl_path_receive_bytes_total", "Received over the path's data connection."),
+          "cannot tell.")
+        .metric({"r2ccl_path_loss_ratio", "Share of lost packets among those sent in the last 4 s.",
+                 1e-2}),
+    Field("packets_sent", &PathInfo::packets_sent,
+          "Packets sent on the path, by the kernel's count.")
+        .metric("r2ccl_path_packets_sent_total"),
+    Field("packets_lost", &PathInfo::packets_lost,
+          "Packets lost on the path, by the kernel's count.")
+        .metric("r2ccl_path_packets_lost_total"),
+    Field("tx_bytes", &PathInfo::sent, "Sent over the path's data connection.")
+        .metric("r2ccl_path_transmit_bytes_total"),
+    Field("rx_bytes", &PathInfo::received, "Received over the path's data connection.")
+        .metric("r2ccl_path_receive_bytes_total"),
     Field("replayed_bytes", &PathInfo::retransmitted,
-          "payload that was sent again because the path went down")
-        .metric("r2ccl_path_retransmitted_bytes_total",
-                "Payload sent again because this path went down."),
-    Field("state_ms", &PathInfo::state_age, to_ms, "for how long it has been in its state")
-        .metric("r2ccl_path_state_seconds", "Time since the path's state began.", 1e-3),
-    Field("suspicions", &PathInfo::suspicions, "how often it was suspect")
-        .metric("r2ccl_path_suspicions_total", "How often the path was suspect."),
-    Field("downs", &PathInfo::downs, "how often it went down after it had been up")
-        .metric("r2ccl_path_downs_total", "How often the path went down after it had been up."),
-    Field("returns", &PathInfo::returns, "how often it was up again")
-        .metric("r2ccl_path_returns_total", "How often the path was up again."),
+          "Payload sent again because this path went down.")
+        .metric("r2ccl_path_retransmitted_bytes_total"),
+    Field("state_ms", &PathInfo::state_age, to_ms, "Time since the path's state began.")
+        .metric("r2ccl_path_state_seconds", 1e-3),
+    Field("suspicions", &PathInfo::suspicions, "How often the path was suspect.")
+        .metric("r2ccl_path_suspicions_total"),
+    Field("downs", &PathInfo::downs, "How often the path went down after it had been up.")
+        .metric("r2ccl_path_downs_total"),
+    Field("returns", &PathInfo::returns, "How often the path was up again.")
+        .metric("r2ccl_path_returns_total"),
     Field("corruptions", &PathInfo::corruptions,
-          "how often its connection ended because bytes were changed, repeated or left out on the "
-          "way")
-        .metric("r2ccl_path_corruptions_total",
-                "Connections of the path that ended by bytes that were changed on the way."),
+          "Connections of the path that ended by bytes that were changed on the way.")
+        .metric("r2ccl_path_corruptions_total"),
     Field("down_at", &PathInfo::down_at, utc_if_ever,
-          "when it last went down, UTC; empty: it never did"),
+          "When it last went down, UTC; empty: it never did."),
     Field("down_cause", &PathInfo::down_cause,
-          "the cause that this end saw then, as a verdict's `kind`. Three kinds have no verdict: "
+          "The cause that this end saw then, as a verdict's `kind`. Three kinds have no verdict: "
           "`peer_notice`; `corrupted` (bytes were changed, repeated or left out on the way; three "
           "of these in a minute are the verdict `tampered`); `protocol` (the peer made an "
-          "impossible statement)"),
+          "impossible statement)."),
     Field("down_peer_cause", &PathInfo::down_peer_cause,
-          "for a `peer_notice`: the cause that the peer saw"),
-    Field("down_why", &PathInfo::down_why, "the cause in words"),
+          "For a `peer_notice`: the cause that the peer saw."),
+    Field("down_why", &PathInfo::down_why, "The cause in words."),
     Field("penalty", &PathInfo::penalty,
-          "for its failures: 1 for one just now, half of that 30 s later; beyond 2.5 it has to "
-          "wait"),
-    Field("opens", &PathInfo::opens, "whether this end opens it; else the peer does"),
+          "For its failures: 1 for one just now, half of that 30 s later; beyond 2.5 it has to "
+          "wait."),
+    Field("opens", &PathInfo::opens, "Whether this end opens it; else the peer does."),
     Field("next_attempt_ms", &PathInfo::next_attempt, to_ms,
-          "time until this end tries again, if it is down"),
+          "Time until this end tries again, if it is down."),
     Field("attempt", &PathInfo::attempt,
-          "why the last attempt to bring it up failed; empty once it is up"),
+          "Why the last attempt to bring it up failed; empty once it is up."),
 };
 
 }  // namespace schema

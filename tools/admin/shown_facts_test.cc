@@ -39,8 +39,8 @@ TEST(ShownFacts, HaveTheirTablesInTheDocuments) {
 TEST(ShownFacts, NeedOneRowForAllOutputs) {
   static constexpr auto kFields = std::tuple_cat(
       schema::kPathFields,
-      std::tuple{schema::Field("jitter_ms", &PathInfo::base_delay, to_ms, "how its delay varies")
-                     .metric("r2ccl_path_jitter_seconds", "How the delay varies.", 1e-3)});
+      std::tuple{schema::Field("jitter_ms", &PathInfo::base_delay, to_ms, "How the delay varies.")
+                     .metric("r2ccl_path_jitter_seconds", 1e-3)});
   constexpr auto kRows = schema::rows_of(kFields);
   PathInfo path;
   path.base_delay = 1'500'000;
@@ -59,7 +59,7 @@ TEST(ShownFacts, NeedOneRowForAllOutputs) {
                                "r2ccl_path_jitter_seconds{nic=\"nic0\"} 0.0015\n"))
       << metrics.text();
   EXPECT_TRUE(
-      schema::table_of("field", kRows).ends_with("| `jitter_ms` | how its delay varies |\n"));
+      schema::table_of("field", kRows).ends_with("| `jitter_ms` | How the delay varies. |\n"));
 }
 
 // A scraper refuses a text with the same family twice.

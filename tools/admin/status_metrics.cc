@@ -160,8 +160,7 @@ void add_fields(MetricsText& out, std::span<const schema::Row> rows, const Metri
       continue;
     }
     const double value = value_of(object, row.name);
-    const bool guessed = *metric.known_by != '\0' && !flag_of(object, metric.known_by);
-    if (guessed || (metric.zero_is_unknown && value == 0)) continue;
+    if (*metric.known_by != '\0' && !(value_of(object, metric.known_by) > 0)) continue;
     out.add(metric.name, labels, value * metric.factor);
   }
 }

@@ -60,35 +60,35 @@ inline std::optional<double> loss_percent_of(const VerdictInfo& verdict) {
 
 inline constexpr std::tuple kVerdictFields{
     Field("rank", &VerdictInfo::rank,
-          "the rank whose evidence decided; -1: it is none of this communicator"),
+          "The rank whose evidence decided; -1: it is none of this communicator."),
     Field("scope", &VerdictInfo::scope,
           "`nic`: a NIC, its cable or its port; `pair`: one of two NICs or hosts, or the network "
-          "between them; `rail`: the switch that connects this NIC of all hosts; `host`: no NIC of "
-          "a host is reached; `process`: a rank's process died. [blame.md](blame.md) has the "
-          "evidence for each"),
-    Field("host", &VerdictInfo::host, "the host of the faulty component; empty for a rail"),
+          "between them; `rail`: the switch that connects this NIC of all hosts; `host`: no NIC of"
+          " a host is reached; `process`: a rank's process died. [blame.md](blame.md) has the "
+          "evidence for each."),
+    Field("host", &VerdictInfo::host, "The host of the faulty component; empty for a rail."),
     Field("nic", &VerdictInfo::nic,
-          "the faulty NIC; for a rail its name on the first host; empty for a host, a process and "
-          "a pair of hosts"),
+          "The faulty NIC; for a rail its name on the first host; empty for a host, a process and "
+          "a pair of hosts."),
     Field("peer_host", &VerdictInfo::peer_host,
-          "for a pair: the fault may as well be at this host, or between the two; else empty"),
-    Field("peer_nic", &VerdictInfo::peer_nic, "for a pair: the NIC at that end"),
-    Field("process", process_of, "for a process: its rank; else null"),
+          "For a pair: the fault may as well be at this host, or between the two; else empty."),
+    Field("peer_nic", &VerdictInfo::peer_nic, "For a pair: the NIC at that end."),
+    Field("process", process_of, "For a process: its rank; else null."),
     Field("kind", &VerdictInfo::kind,
           "`interface_down`, `carrier_lost`, `address_lost`, `connection_lost`, `silent`, "
           "`stalled`; `lossy`: packets get lost, and nothing is down for it; `tampered`: bytes "
-          "between the pair are changed, repeated or left out again and again, and nothing is down "
-          "for it; `src/protocol/wire/wire.h` (`DownCause`) gives the evidence for each"),
+          "between the pair are changed, repeated or left out again and again, and nothing is down"
+          " for it; `src/protocol/wire/wire.h` (`DownCause`) gives the evidence for each."),
     Field("detected_ms", &VerdictInfo::detected, known_ms,
-          "from sending the oldest frame that was never acknowledged to the decision of `rank`; "
+          "From sending the oldest frame that was never acknowledged to the decision of `rank`; "
           "null when it had none in flight, and the kernel, the peer or an unanswered probe "
-          "reported the fault"),
+          "reported the fault."),
     Field("loss_percent", loss_percent_of,
-          "for `lossy`: the share of its packets that got lost when it was named; else null"),
+          "For `lossy`: the share of its packets that got lost when it was named; else null."),
     Field("replayed_bytes", &VerdictInfo::retransmitted,
-          "payload sent again on other paths because of it"),
-    Field("stall_ms", &VerdictInfo::stall, to_ms, "the delay of the most delayed chunk"),
-    Field("at", &VerdictInfo::wall, utc_text, "UTC, by the clock of the deciding rank"),
+          "Payload sent again on other paths because of it."),
+    Field("stall_ms", &VerdictInfo::stall, to_ms, "The delay of the most delayed chunk."),
+    Field("at", &VerdictInfo::wall, utc_text, "UTC, by the clock of the deciding rank."),
 };
 
 }  // namespace schema
