@@ -39,7 +39,7 @@ constexpr size_t kFixedBytes = 1 + bytes_of(kHead) + 1 + 1 + 1 + 4;
 constexpr size_t kCallBytes = 1 + kSummaryCallBytesMax + 4 + bytes_of(kBlocker);
 constexpr size_t kRelayBytes = bytes_of(kRelayEnds) + 1 + bytes_of(kRelayState);
 constexpr size_t kRelaysFixedBytes = 1 + 4;
-constexpr size_t kCountsBytes = bytes_of(kCounts);
+constexpr size_t kCountsBytes = 4 + 4;
 // The notice's kind and the question's number stand before the summary.
 constexpr size_t kPrefixBytes = 1 + 4;
 
