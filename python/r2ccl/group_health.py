@@ -21,80 +21,44 @@ KINDS = {c_api.r2cclInterfaceDown: "interface down", c_api.r2cclCarrierLost: "ca
          c_api.r2cclConnectionLost: "connection lost", c_api.r2cclSilent: "silent",
          c_api.r2cclStalled: "stalled", c_api.r2cclLossy: "lossy",
          c_api.r2cclAddressLost: "address lost", c_api.r2cclTampered: "tampered"}
+TEXTS = {"state": STATES, "scope": SCOPES, "kind": KINDS}
 
 
-def _fields(struct):
-    """Returns the fields of a struct by name, texts as str."""
-    values = {}
-    for name, _ in struct._fields_:
-        value = getattr(struct, name)
-        values[name] = value.decode(errors="replace") if isinstance(value, bytes) else value
-    return values
+def _types(struct):
+    """Returns the types of the fields that a class for this struct of the C API has."""
+    return {name: str if name in TEXTS or hasattr(kind, "_length_") else int
+            for name, kind in struct._fields_ if name != "size"}
+
+
+class _Copy:
+    """A struct of the C API as a value, texts as str."""
+
+    @classmethod
+    def of(cls, struct):
+        values = {field.name: getattr(struct, field.name) for field in dataclasses.fields(cls)}
+        for name, value in values.items():
+            if isinstance(value, bytes):
+                values[name] = value.decode(errors="replace")
+            elif name in TEXTS:
+                values[name] = TEXTS[name].get(value, str(value))
+        return cls(**values)
 
 
 @dataclasses.dataclass(frozen=True)
-class Path:
+class Path(_Copy):
     """A path from this rank to another one. Times are in nanoseconds, rates in bytes per second;
     r2ccl.h describes each field, under r2cclPathInfo_t. state: "up", "down", "suspect",
     "validating", "drained" or "standby"."""
 
-    peer: int
-    state: str
-    nic: str
-    peer_nic: str
-    peer_host: str
-    remote: str
-    state_ns: int
-    incarnation: int
-    rate: int
-    round_trip_ns: int
-    one_way_excess_ns: int
-    tx_bytes: int
-    rx_bytes: int
-    retransmitted_bytes: int
-    packets_sent: int
-    packets_lost: int
-    suspicions: int
-    downs: int
-    returns: int
-    loss_ppm: int
-    drained: int
-
-    @classmethod
-    def of(cls, struct):
-        values = _fields(struct)
-        del values["size"]
-        values["state"] = STATES.get(values["state"], str(values["state"]))
-        return cls(**values)
+    __annotations__ = _types(c_api.r2cclPathInfo_t)
 
 
 @dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(_Copy):
     """A fault that all ranks agree on. r2ccl.h describes each field, under r2cclVerdict_t. scope:
     "nic", "pair", "rail", "host" or "process". str() gives a sentence."""
 
-    number: int
-    rank: int
-    scope: str
-    kind: str
-    process: int
-    host: str
-    nic: str
-    peer_host: str
-    peer_nic: str
-    at_ns: int
-    detected_ns: int
-    stall_ns: int
-    retransmitted_bytes: int
-    loss_ppm: int
-
-    @classmethod
-    def of(cls, struct):
-        values = _fields(struct)
-        del values["size"]
-        values["scope"] = SCOPES.get(values["scope"], str(values["scope"]))
-        values["kind"] = KINDS.get(values["kind"], str(values["kind"]))
-        return cls(**values)
+    __annotations__ = _types(c_api.r2cclVerdict_t)
 
     def __str__(self):
         if self.scope == "process":

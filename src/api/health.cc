@@ -20,6 +20,9 @@ constexpr size_t kStructBytesMax = 64 * 1024;
 // The sizes of the first version's structs. A smaller one was never initialised either.
 constexpr size_t kPathInfoBytesMin = offsetof(r2cclPathInfo_t, drained) + sizeof(int);
 constexpr size_t kVerdictBytesMin = offsetof(r2cclVerdict_t, loss_ppm) + sizeof(uint32_t);
+// The last members that c_form() sets. It has to set one that is appended, too.
+static_assert(sizeof(r2cclPathInfo_t) == offsetof(r2cclPathInfo_t, drained) + sizeof(int));
+static_assert(sizeof(r2cclVerdict_t) == offsetof(r2cclVerdict_t, loss_ppm) + sizeof(size_t));
 
 thread_local r2cclComm_t called_back = nullptr;
 

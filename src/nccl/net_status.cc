@@ -3,39 +3,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
 #include "base/log.h"
 #include "runtime/admin/link_health.h"
-#include "runtime/admin/link_report.h"
 #include "runtime/admin/link_totals.h"
-#include "runtime/admin/rank_summary.h"
 #include "runtime/admin/status_path.h"
 #include "runtime/admin/status_socket.h"
+#include "runtime/admin/summary_fields.h"
+#include "schema/nic.h"
 
 namespace r2ccl::nccl {
 namespace {
 
 constexpr size_t kFaultsTold = 10;
 constexpr size_t kTroublesMax = 64;
-
-struct NamedLine {
-  std::string name;
-  RankSummary::Line line;
-};
-struct NamedTrouble {
-  std::string nic;
-  std::string peer_nic;
-  RankSummary::Trouble trouble;
-};
-
-// All links of the process together: links number their NICs each for itself.
-struct Totals {
-  std::vector<NamedLine> nics;
-  std::vector<NamedTrouble> troubles;  // paths that are down come first
-  RankSummary sums;                    // bytes and corruptions
-};
 
 std::string name_in(const std::vector<NicInfo>& nics, NicId nic) {
   if (nic == kNoNic) return "lo";
@@ -65,30 +49,33 @@ RankSummary summary_of(Peer& peer, int32_t number, TimeNs now) {
   return summary;
 }
 
-void add(Totals& all, Peer& peer, const RankSummary& one) {
+// Adds a link to all links of the process: links number their NICs each for itself.
+void add(RankSummary& all, Peer& peer, RankSummary one) {
   const auto& own = peer.job().engine().own_info().nics;
   const auto& theirs = their_info(peer).nics;
-  for (const RankSummary::Line& line : one.nics) {
-    const std::string name = name_in(own, line.nic);
-    const auto known = std::ranges::find(all.nics, name, &NamedLine::name);
+  for (RankSummary::Line& line : one.nics) {
+    line.name = name_in(own, line.nic);
+    const auto known = std::ranges::find(all.nics, line.name, &RankSummary::Line::name);
     if (known == all.nics.end()) {
-      all.nics.push_back({name, line});
+      all.nics.push_back(line);
     } else {
-      add_line(known->line, line);
+      add_line(*known, line);
     }
   }
-  for (const RankSummary::Trouble& trouble : one.troubles) {
-    all.troubles.push_back({name_in(own, trouble.nic), name_in(theirs, trouble.peer_nic), trouble});
+  for (RankSummary::Trouble& trouble : one.troubles) {
+    trouble.nic_name = name_in(own, trouble.nic);
+    trouble.peer_nic_name = name_in(theirs, trouble.peer_nic);
+    all.troubles.push_back(trouble);
   }
-  all.sums.hedged += one.hedged;
-  all.sums.retransmitted += one.retransmitted;
-  all.sums.corruptions += one.corruptions;
+  all.hedged += one.hedged;
+  all.retransmitted += one.retransmitted;
+  all.corruptions += one.corruptions;
 }
 
 // Returns an empty line for a NIC that no link uses.
-RankSummary::Line line_of(const Totals& totals, const std::string& nic) {
-  const auto known = std::ranges::find(totals.nics, nic, &NamedLine::name);
-  return known == totals.nics.end() ? RankSummary::Line() : known->line;
+RankSummary::Line line_of(const RankSummary& all, const std::string& nic) {
+  const auto known = std::ranges::find(all.nics, nic, &RankSummary::Line::name);
+  return known == all.nics.end() ? RankSummary::Line() : *known;
 }
 
 bool is_no_nic(NicId nic) {
@@ -99,24 +86,19 @@ int32_t number_of(size_t place) {
   return static_cast<int32_t>(place) + 1;
 }
 
-Totals sum_up(const std::vector<Peer*>& peers, TimeNs now) {
-  Totals all;
+// Returns the sums over all links. The paths that are down come first.
+RankSummary sum_up(const std::vector<Peer*>& peers, TimeNs now) {
+  RankSummary all;
   for (size_t i = 0; i < peers.size(); ++i) {
     add(all, *peers[i], summary_of(*peers[i], number_of(i), now));
   }
-  std::ranges::stable_sort(all.troubles, {}, [](const NamedTrouble& each) {
-    return each.trouble.phase != PathPhase::down;
+  std::ranges::stable_sort(all.troubles, {}, [](const RankSummary::Trouble& trouble) {
+    return trouble.phase != PathPhase::down;
   });
+  const size_t shown = std::min(all.troubles.size(), kTroublesMax);
+  all.troubles_left_out = static_cast<uint32_t>(all.troubles.size() - shown);
+  all.troubles.resize(shown);
   return all;
-}
-
-void write_troubles(JsonWriter& out, const std::vector<NamedTrouble>& troubles) {
-  const size_t shown = std::min(troubles.size(), kTroublesMax);
-  out.key("troubles").begin_array();
-  for (size_t i = 0; i < shown; ++i) {
-    write_trouble(out, troubles[i].nic, troubles[i].peer_nic, troubles[i].trouble);
-  }
-  out.end_array().field("troubles_left_out", uint64_t{troubles.size() - shown});
 }
 
 // Returns whether all data paths that the verdict is on are up.
@@ -329,16 +311,17 @@ void NetStatus::write_faults(JsonWriter& out, size_t count_max) const {
   for (size_t i = faults.size() - std::min(faults.size(), count_max); i < faults.size(); ++i) {
     const Fault& fault = faults[i];
     out.begin_object();
-    write_verdict(out, fault.verdict);
+    schema::write_fields(out, fault.verdict, schema::kVerdictFields);
     out.field("missed_by", uint64_t{fault.missed_by}).key("pid");
     if (fault.verdict.scope == Scope::process) {
       out.value(uint64_t{fault.process});
     } else {
       out.json("null");
     }
-    out.field("repaired_at", fault.repaired_at
-                                 ? utc_text(clock.wall() - (clock.now() - *fault.repaired_at))
-                                 : std::string());
+    out.field("repaired_at",
+              fault.repaired_at
+                  ? schema::utc_text(clock.wall() - (clock.now() - *fault.repaired_at))
+                  : std::string());
     out.end_object();
   }
   out.end_array();
@@ -346,7 +329,7 @@ void NetStatus::write_faults(JsonWriter& out, size_t count_max) const {
 
 std::optional<std::string> NetStatus::job_status() {
   const std::vector<Peer*> peers = sorted_peers();
-  const Totals totals = sum_up(peers, engine_.clock().now());
+  const RankSummary totals = sum_up(peers, engine_.clock().now());
   const TimeNs uptime = engine_.clock().now() - started_at_;
   JsonWriter out;
   out.begin_object();
@@ -361,24 +344,23 @@ std::optional<std::string> NetStatus::job_status() {
       .field("pid", uint64_t{identity_.info.pid})
       .field("presence", to_string(Reachability::answered))
       .field("uptime_ms", static_cast<uint64_t>(uptime / kMillisecond))
-      .field("mirrored_bytes", totals.sums.hedged)
-      .field("replayed_bytes", totals.sums.retransmitted)
+      .field("mirrored_bytes", totals.hedged)
+      .field("replayed_bytes", totals.retransmitted)
       .field("verdicts", faults_.count())
-      .field("corruptions", uint64_t{totals.sums.corruptions})
+      .field("corruptions", uint64_t{totals.corruptions})
       .field("log_lines_dropped", log_lines_dropped())
       .field("error", "");
-  out.key("nics").begin_array();
+  std::vector<RankSummary::Line> lines;
   for (const Nic& nic : own_nics()) {
-    RankSummary::Line line = line_of(totals, nic.name);
+    RankSummary::Line& line = lines.emplace_back(line_of(totals, nic.name));
+    line.name = nic.name;
     line.up = nic.alive();
     line.drained = line.drained || drains_.drained(nic.name);
-    write_line(out, nic.name, line);
   }
-  for (const NamedLine& each : totals.nics) {
-    if (is_no_nic(each.line.nic)) write_line(out, each.name, each.line);
-  }
-  out.end_array();
-  write_troubles(out, totals.troubles);
+  std::ranges::copy_if(totals.nics, std::back_inserter(lines), is_no_nic, &RankSummary::Line::nic);
+  schema::write_list(out, "nics", lines, schema::kLineFields);
+  schema::write_list(out, "troubles", totals.troubles, schema::kTroubleFields);
+  out.field("troubles_left_out", uint64_t{totals.troubles_left_out});
   out.end_object().end_array();
   write_links(out, peers);
   out.field("verdict_count", faults_.count());
@@ -390,31 +372,33 @@ std::optional<std::string> NetStatus::job_status() {
 std::string NetStatus::status_report() {
   const std::vector<Peer*> peers = sorted_peers();
   const Clock& clock = engine_.clock();
-  const Totals totals = sum_up(peers, clock.now());
+  const RankSummary totals = sum_up(peers, clock.now());
   JsonWriter out;
   out.begin_object();
   write_identity(out, peers);
-  out.key("nics").begin_array();
+  std::vector<ShownNic> nics;
   for (const Nic& nic : own_nics()) {
     const RankSummary::Line line = line_of(totals, nic.name);
-    write_nic(out, nic, line.drained || drains_.drained(nic.name), line.sent, line.received);
+    nics.push_back({nic.name, nic.alive(), line.drained || drains_.drained(nic.name), nic.mtu,
+                    nic.speed_mbps, line.sent, line.received});
   }
-  out.end_array().key("paths").begin_array();
+  schema::write_list(out, "nics", nics, schema::kNicFields);
+  out.key("paths").begin_array();
   for (size_t i = 0; i < peers.size(); ++i) {
     Peer& peer = *peers[i];
     const RankInfo& theirs = their_info(peer);
     const TimeNs shortest = shortest_one_way(link_of(peer));
     for (const Path* path : link_of(peer).paths()) {
-      PathInfo info = path_info(theirs, *path, shortest, peer.started_at(), clock.now());
+      PathInfo info = path_info(theirs, link_of(peer), *path, shortest, peer.started_at(), clock);
       info.peer = Rank(number_of(i));
       out.begin_object();
-      write_path(out, info, link_of(peer), *path, clock);
+      schema::write_fields(out, info, schema::kPathFields);
       out.field("peer_host", host_of(peer)).field("peer_pid", uint64_t{theirs.pid}).end_object();
     }
   }
   out.end_array()
-      .field("mirrored_bytes", totals.sums.hedged)
-      .field("replayed_bytes", totals.sums.retransmitted)
+      .field("mirrored_bytes", totals.hedged)
+      .field("replayed_bytes", totals.retransmitted)
       .field("log_lines_dropped", log_lines_dropped());
   write_links(out, peers);
   write_faults(out, SIZE_MAX);

@@ -14,7 +14,7 @@ std::vector<PathInfo> path_infos(RankRuntime& rank) {
     const RankInfo& theirs = members.info(Rank(peer));
     for (const auto& path : link->paths()) {
       PathInfo& info = infos.emplace_back(
-          path_info(theirs, *path, shortest, rank.started_at(), rank.clock().now()));
+          path_info(theirs, *link, *path, shortest, rank.started_at(), rank.clock()));
       info.peer = Rank(peer);
       info.peer_host = members.host_name(members.map().host_of(Rank(peer)));
     }

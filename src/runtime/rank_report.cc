@@ -3,41 +3,36 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "runtime/admin/link_report.h"
+#include "runtime/admin/link_health.h"
 #include "runtime/admin/status_path.h"
 #include "runtime/rank_health.h"
+#include "schema/nic.h"
 
 namespace r2ccl {
 namespace {
 
-struct NicTotals {
-  uint64_t sent = 0;
-  uint64_t received = 0;
-};
-
-NicTotals totals(ProgressEngine& engine, NicId nic) {
-  NicTotals sum;
+ShownNic shown_nic(ProgressEngine& engine, NicId id) {
+  const Nic& nic = engine.nics().all()[id.value()];
+  ShownNic shown{nic.name, nic.alive(), engine.nics().drained().contains(id), nic.mtu,
+                 nic.speed_mbps};
   for (size_t peer = 0; peer < engine.rank_count(); ++peer) {
     const Link* link = engine.link(Rank(static_cast<int32_t>(peer)));
     if (link == nullptr) continue;
     for (const auto& path : link->paths()) {
-      if (path->spec.local_nic != nic || path->spec.control_only) continue;
-      sum.sent += path->total_bytes_sent();
-      sum.received += path->total_bytes_received();
+      if (path->spec.local_nic != id || path->spec.control_only) continue;
+      shown.sent += path->total_bytes_sent();
+      shown.received += path->total_bytes_received();
     }
   }
-  return sum;
+  return shown;
 }
 
-void write_nics(JsonWriter& out, ProgressEngine& engine) {
-  out.key("nics").begin_array();
+std::vector<ShownNic> shown_nics(ProgressEngine& engine) {
+  std::vector<ShownNic> shown;
   for (size_t i = 0; i < engine.nics().all().size(); ++i) {
-    const Nic& nic = engine.nics().all()[i];
-    const NicTotals sum = totals(engine, NicId(static_cast<uint16_t>(i)));
-    const bool drained = engine.nics().drained().contains(NicId(static_cast<uint16_t>(i)));
-    write_nic(out, nic, drained, sum.sent, sum.received);
+    shown.push_back(shown_nic(engine, NicId(static_cast<uint16_t>(i))));
   }
-  out.end_array();
+  return shown;
 }
 
 void write_in_flight(JsonWriter& out, const RankWaits& waits) {
@@ -59,13 +54,11 @@ void write_in_flight(JsonWriter& out, const RankWaits& waits) {
 void write_verdicts(JsonWriter& out, RankRuntime& rank, size_t count_max) {
   const std::vector<size_t> places = verdicts_of(rank);
   const size_t count = places.size();
-  out.key("verdicts").begin_array();
+  std::vector<VerdictInfo> verdicts;
   for (size_t i = count - std::min(count, count_max); i < count; ++i) {
-    out.begin_object();
-    write_verdict(out, verdict_info(rank, places[i]));
-    out.end_object();
+    verdicts.push_back(verdict_info(rank, places[i]));
   }
-  out.end_array();
+  schema::write_list(out, "verdicts", verdicts, schema::kVerdictFields);
 }
 
 namespace {
@@ -121,24 +114,16 @@ std::string report_text(RankRuntime& rank) {
   JsonWriter out;
   out.begin_object();
   write_identity(out, rank);
-  write_nics(out, rank.engine());
+  schema::write_list(out, "nics", shown_nics(rank.engine()), schema::kNicFields);
+  schema::write_list(out, "paths", path_infos(rank), schema::kPathFields);
   uint64_t hedged = 0;
   uint64_t retransmitted = 0;
-  const std::vector<PathInfo> infos = path_infos(rank);
-  auto info = infos.begin();
-  out.key("paths").begin_array();
   for (int32_t peer = 0; peer < rank.options().rank_count; ++peer) {
     const Link* link = rank.members().link(Rank(peer));
     if (link == nullptr) continue;
     hedged += link->hedged_bytes();
     retransmitted += link->retransmitted_bytes();
-    for (const auto& path : link->paths()) {
-      out.begin_object();
-      write_path(out, *info++, *link, *path, rank.clock());
-      out.end_object();
-    }
   }
-  out.end_array();
   out.field("mirrored_bytes", hedged).field("replayed_bytes", retransmitted);
   out.field("log_lines_dropped", log_lines_dropped());
   write_in_flight(out, rank.waits());

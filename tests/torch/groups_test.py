@@ -1,5 +1,6 @@
 """Groups: subgroups, splits, the end, the same store again, settings, the record of operations."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -244,6 +245,20 @@ class ConfigTest(GroupCase):
         self.assertTrue(health.is_whole)
         self.assertEqual(health.verdicts, [])
         self.assertEqual({path.peer for path in health.paths}, set(range(self.size)) - {self.rank})
+        path = [(field.name, field.type) for field in dataclasses.fields(r2ccl.Path)]
+        self.assertEqual(path, [
+            ("peer", int), ("state", str), ("nic", str), ("peer_nic", str), ("peer_host", str),
+            ("remote", str), ("state_ns", int), ("incarnation", int), ("rate", int),
+            ("round_trip_ns", int), ("one_way_excess_ns", int), ("tx_bytes", int),
+            ("rx_bytes", int), ("retransmitted_bytes", int), ("packets_sent", int),
+            ("packets_lost", int), ("suspicions", int), ("downs", int), ("returns", int),
+            ("loss_ppm", int), ("drained", int)])
+        verdict = [(field.name, field.type) for field in dataclasses.fields(r2ccl.Verdict)]
+        self.assertEqual(verdict, [
+            ("number", int), ("rank", int), ("scope", str), ("kind", str), ("process", int),
+            ("host", str), ("nic", str), ("peer_host", str), ("peer_nic", str), ("at_ns", int),
+            ("detected_ns", int), ("stall_ns", int), ("retransmitted_bytes", int),
+            ("loss_ppm", int)])
         with self.assertRaisesRegex(TypeError, "not r2ccl"):
             gloo = dist.new_group(list(range(self.size)), backend="gloo")
             r2ccl.health(gloo)

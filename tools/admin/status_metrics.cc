@@ -2,14 +2,18 @@
 
 #include <cmath>
 #include <ctime>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "runtime/admin/summary_fields.h"
+#include "schema/nic.h"
+#include "schema/path.h"
 #include "tools/admin/json_fields.h"
 #include "tools/admin/status_nccl_view.h"
-#include "tools/common/metrics_text.h"
 #include "tools/common/parse.h"
 
 namespace r2ccl::tools {
@@ -17,87 +21,23 @@ namespace {
 
 using nlohmann::json;
 
-constexpr MetricFamily kFamilies[] = {
+// The metrics that are no field of a report.
+constexpr MetricFamily kOwnFamilies[] = {
     {"r2ccl_ranks", "Ranks of running jobs on this host."},
     {"r2ccl_rank_up",
      "1: the rank answered. 0: its process runs and gives no answer: it is stopped or very busy."},
     {"r2ccl_rank_info", "Always 1; the labels describe the rank."},
     {"r2ccl_rank_failed", "1: an error has ended the communicator."},
-    {"r2ccl_rank_uptime_seconds", "Time since the communicator was begun."},
-    {"r2ccl_view_version", "Changes of the bandwidth that the rank's plans follow."},
-    {"r2ccl_operations_total", "Operations that ended well on this rank.", true},
     {"r2ccl_call_wait_seconds",
      "How long the rank has waited in the call that it waits in for longest; 0: less than 1 s."},
-    {"r2ccl_hedged_bytes_total", "Payload sent once more while its path was overdue.", true},
-    {"r2ccl_retransmitted_bytes_total", "Payload sent again because its path went down.", true},
-    {"r2ccl_log_lines_dropped_total",
-     "Lines of the log that were lost: its reader was slow or gone, or the disk full.", true},
     {"r2ccl_verdicts", "Faults that the job has agreed on, by the faulty component."},
     {"r2ccl_verdict_timestamp_seconds", "Time since 1970 of the last of these faults."},
-    {"r2ccl_nic_up", "1: the NIC is up and has carrier."},
-    {"r2ccl_nic_drained", "1: an operator took the NIC out of service."},
-    {"r2ccl_nic_speed_bytes_per_second", "The NIC's speed, as the kernel says."},
-    {"r2ccl_nic_transmit_bytes_total", "Sent over data connections of the NIC.", true},
-    {"r2ccl_nic_receive_bytes_total", "Received over data connections of the NIC.", true},
     {"r2ccl_nccl_connections", "Connections of NCCL with the process, host:pid."},
-    {"r2ccl_path_state", "Always 1; the label state has the path's present state."},
-    {"r2ccl_path_state_seconds", "Time since the path's state began."},
-    {"r2ccl_path_rate_bytes_per_second", "The path's measured delivery rate."},
-    {"r2ccl_path_round_trip_seconds", "Smoothed round trip of the path's control stream."},
-    {"r2ccl_path_one_way_excess_seconds",
-     "The path's one-way delay less that of the quickest path to this peer."},
-    {"r2ccl_path_loss_ratio", "Share of lost packets among those sent in the last 4 s."},
-    {"r2ccl_path_transmit_bytes_total", "Sent over the path's data connection.", true},
-    {"r2ccl_path_receive_bytes_total", "Received over the path's data connection.", true},
-    {"r2ccl_path_retransmitted_bytes_total", "Payload sent again because this path went down.",
-     true},
-    {"r2ccl_path_packets_sent_total", "Packets sent on the path, by the kernel's count.", true},
-    {"r2ccl_path_packets_lost_total", "Packets lost on the path, by the kernel's count.", true},
-    {"r2ccl_path_suspicions_total", "How often the path was suspect.", true},
-    {"r2ccl_path_downs_total", "How often the path went down after it had been up.", true},
-    {"r2ccl_path_returns_total", "How often the path was up again.", true},
-    {"r2ccl_path_corruptions_total",
-     "Connections of the path that ended by bytes that were changed on the way.", true},
+    {"r2ccl_view_version", "Changes of the bandwidth that the rank's plans follow."},
 };
-
-// A field of a report as a metric: the value times `factor`.
-struct Measure {
-  const char* family;
-  const char* field;
-  double factor = 1;
-  bool zero_is_unknown = false;
-};
-
-constexpr Measure kRankMeasures[] = {
-    {"r2ccl_rank_uptime_seconds", "uptime_ms", 1e-3},
-    {"r2ccl_view_version", "view_version"},
-    {"r2ccl_operations_total", "operations"},
-    {"r2ccl_hedged_bytes_total", "mirrored_bytes"},
-    {"r2ccl_retransmitted_bytes_total", "replayed_bytes"},
-    {"r2ccl_log_lines_dropped_total", "log_lines_dropped"},
-};
-constexpr Measure kNicMeasures[] = {
-    {"r2ccl_nic_up", "up"},
-    {"r2ccl_nic_drained", "drained"},
-    {"r2ccl_nic_speed_bytes_per_second", "speed_mbps", 1e6 / 8, true},
-    {"r2ccl_nic_transmit_bytes_total", "tx_bytes"},
-    {"r2ccl_nic_receive_bytes_total", "rx_bytes"},
-};
-constexpr Measure kPathMeasures[] = {
-    {"r2ccl_path_state_seconds", "state_ms", 1e-3},
-    {"r2ccl_path_round_trip_seconds", "lane_rtt_ms", 1e-3, true},
-    {"r2ccl_path_one_way_excess_seconds", "one_way_excess_ms", 1e-3},
-    {"r2ccl_path_loss_ratio", "loss_percent", 1e-2},
-    {"r2ccl_path_transmit_bytes_total", "tx_bytes"},
-    {"r2ccl_path_receive_bytes_total", "rx_bytes"},
-    {"r2ccl_path_retransmitted_bytes_total", "replayed_bytes"},
-    {"r2ccl_path_packets_sent_total", "packets_sent"},
-    {"r2ccl_path_packets_lost_total", "packets_lost"},
-    {"r2ccl_path_suspicions_total", "suspicions"},
-    {"r2ccl_path_downs_total", "downs"},
-    {"r2ccl_path_returns_total", "returns"},
-    {"r2ccl_path_corruptions_total", "corruptions"},
-};
+constexpr auto kRankRows = schema::rows_of(schema::kMemberFields);
+constexpr auto kNicRows = schema::rows_of(schema::kNicFields);
+constexpr auto kPathRows = schema::rows_of(schema::kPathFields);
 
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 
@@ -124,15 +64,6 @@ double seconds_of(const std::string& utc) {
   return fraction ? static_cast<double>(timegm(&parts)) + *fraction : kNoValue;
 }
 
-void add_measures(MetricsText& out, std::span<const Measure> measures, const MetricLabels& labels,
-                  const json& object) {
-  for (const Measure& each : measures) {
-    const double value = value_of(object, each.field);
-    if (each.zero_is_unknown && value == 0) continue;
-    out.add(each.family, labels, value * each.factor);
-  }
-}
-
 MetricLabels with(MetricLabels labels, const MetricLabels& more) {
   labels.insert(labels.end(), more.begin(), more.end());
   return labels;
@@ -145,11 +76,7 @@ void add_path(MetricsText& out, const MetricLabels& rank, const json& path) {
   const MetricLabels labels = with(rank, {{"nic", text_of(path, "nic")},
                                           {"peer", of_nccl ? process : integer_text(path, "peer")},
                                           {"peer_nic", text_of(path, "peer_nic")}});
-  out.add("r2ccl_path_state", with(labels, {{"state", text_of(path, "state")}}), 1);
-  if (value_of(path, "rate_measured") == 1) {
-    out.add("r2ccl_path_rate_bytes_per_second", labels, value_of(path, "rate_MBps") * 1e6);
-  }
-  add_measures(out, kPathMeasures, labels, path);
+  add_fields(out, kPathRows, labels, path);
 }
 
 // All ranks of a job have the same verdicts. The rank that is asked first gives those of the job.
@@ -183,14 +110,15 @@ void add_report(MetricsText& out, const MetricLabels& job, const MetricLabels& r
   if (is_nccl(report)) labels.emplace_back("kind", "nccl");
   out.add("r2ccl_rank_info", labels, 1);
   out.add("r2ccl_rank_failed", rank, text_of(report, "error").empty() ? 0 : 1);
-  add_measures(out, kRankMeasures, rank, report);
+  out.add("r2ccl_view_version", rank, value_of(report, "view_version"));
+  add_fields(out, kRankRows, rank, report);
   double waits_ms = 0;
   for (const json& call : list_of(report, "in_flight")) {
     waits_ms = std::fmax(waits_ms, value_of(call, "ms"));
   }
   if (!is_nccl(report)) out.add("r2ccl_call_wait_seconds", rank, waits_ms / 1e3);
   for (const json& nic : list_of(report, "nics")) {
-    add_measures(out, kNicMeasures, with(rank, {{"nic", text_of(nic, "name")}}), nic);
+    add_fields(out, kNicRows, with(rank, {{"nic", text_of(nic, "name")}}), nic);
   }
   for (const json& path : list_of(report, "paths")) add_path(out, rank, path);
   for (const json& link : list_of(report, "links")) {
@@ -202,8 +130,43 @@ void add_report(MetricsText& out, const MetricLabels& job, const MetricLabels& r
 
 }  // namespace
 
+std::vector<MetricFamily> families_of(std::span<const schema::Row> rows) {
+  std::vector<MetricFamily> families;
+  for (const schema::Row& row : rows) {
+    if (*row.metric.name != '\0') families.push_back({row.metric.name, row.metric.help});
+  }
+  return families;
+}
+
+std::span<const MetricFamily> metric_families() {
+  static const std::vector<MetricFamily> kFamilies = [] {
+    std::vector<MetricFamily> all(std::begin(kOwnFamilies), std::end(kOwnFamilies));
+    for (const auto& some :
+         {families_of(kRankRows), families_of(kNicRows), families_of(kPathRows)}) {
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  }();
+  return kFamilies;
+}
+
+void add_fields(MetricsText& out, std::span<const schema::Row> rows, const MetricLabels& labels,
+                const json& object) {
+  for (const schema::Row& row : rows) {
+    const schema::Metric& metric = row.metric;
+    if (*metric.name == '\0') continue;
+    if (metric.factor == 0) {
+      out.add(metric.name, with(labels, {{row.name, text_of(object, row.name)}}), 1);
+      continue;
+    }
+    const double value = value_of(object, row.name);
+    if (*metric.known_by != '\0' && !(value_of(object, metric.known_by) > 0)) continue;
+    out.add(metric.name, labels, value * metric.factor);
+  }
+}
+
 std::string metrics_of(std::span<const RankAnswer> answers) {
-  MetricsText out(kFamilies);
+  MetricsText out(metric_families());
   out.add("r2ccl_ranks", {}, static_cast<double>(answers.size()));
   for (const RankAnswer& answer : answers) {
     // The socket's name identifies the rank; its answer is no proof.

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "tests/golden/golden.h"
+
 namespace r2ccl::tools {
 namespace {
 
@@ -137,6 +139,21 @@ TEST(StatusMetrics, OfAProcessOfNcclNameTheProcessesThatItIsLinkedWith) {
   EXPECT_NE(text.find(R"(version="0.1.0",kind="nccl"} 1)"), std::string::npos) << text;
   EXPECT_EQ(text.find("r2ccl_call_wait_seconds{"), std::string::npos) << text;
   EXPECT_EQ(text.find("r2ccl_operations_total{"), std::string::npos) << text;
+}
+
+// The whole text for a fixed report, byte for byte.
+TEST(StatusMetrics, HaveTheirNamesAndUnits) {
+  json whole = report();
+  whole.update(json::parse(golden("report_paths.json")));
+  whole.update(json::parse(golden("report_verdicts.json")));
+  whole["log_lines_dropped"] = 4;
+  json& measured = whole["paths"].back();
+  measured.update({{"rate_MBps", 12.5},
+                   {"rate_measured", true},
+                   {"one_way_excess_ms", 2},
+                   {"lane_rtt_ms", 0.5},
+                   {"loss_percent", 2.5}});
+  EXPECT_EQ(metrics({answer(0, whole), answer(-1, nccl_report())}), golden("metrics.prom"));
 }
 
 }  // namespace

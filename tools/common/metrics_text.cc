@@ -23,6 +23,10 @@ std::string quoted(const std::string& value) {
   return text + '"';
 }
 
+bool is_counter(const MetricFamily& family) {
+  return std::string_view(family.name).ends_with("_total");
+}
+
 std::string sample_text(double value) {
   char digits[40];
   const auto end = std::to_chars(std::begin(digits), std::end(digits), value).ptr;
@@ -37,7 +41,7 @@ MetricsText::MetricsText(std::span<const MetricFamily> families)
 void MetricsText::add(std::string_view family, const MetricLabels& labels, double value) {
   const auto found = std::ranges::find(families_, family, &MetricFamily::name);
   R2CCL_CHECK(found != families_.end());
-  if (!std::isfinite(value) || (found->counter && value < 0)) return;
+  if (!std::isfinite(value) || (is_counter(*found) && value < 0)) return;
   std::string series(family);
   for (size_t i = 0; i < labels.size(); ++i) {
     series += (i == 0 ? "{" : ",") + std::string(labels[i].first) + "=" + quoted(labels[i].second);
@@ -54,7 +58,7 @@ std::string MetricsText::text() const {
     if (samples_[i].empty()) continue;
     const std::string name = families_[i].name;
     text += "# HELP " + name + " " + families_[i].help + "\n";
-    text += "# TYPE " + name + (families_[i].counter ? " counter\n" : " gauge\n");
+    text += "# TYPE " + name + (is_counter(families_[i]) ? " counter\n" : " gauge\n");
     text += samples_[i];
   }
   return text;

@@ -14,9 +14,8 @@
 namespace r2ccl::tools {
 
 struct MetricFamily {
-  const char* name;  // a counter's ends with _total
+  const char* name;  // a counter's ends with _total; the others are gauges
   const char* help;
-  bool counter = false;  // else a gauge
 };
 
 using MetricLabels = std::vector<std::pair<const char*, std::string>>;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr MetricFamily kFamilies[] = {
     {"jobs", "How many jobs."},
-    {"bytes_total", "How many bytes.", true},
+    {"bytes_total", "How many bytes."},
     {"unused", "Never added."},
 };
 

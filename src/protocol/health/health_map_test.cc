@@ -17,7 +17,8 @@ using Rails = std::vector<std::vector<uint16_t>>;
 HealthMap map_of(const std::vector<size_t>& nics, const RateTable& known = {}) {
   Rails rails;
   for (const size_t count : nics) {
-    std::iota(rails.emplace_back(count).begin(), rails.back().end(), uint16_t{0});
+    std::vector<uint16_t>& own = rails.emplace_back(count);
+    std::iota(own.begin(), own.end(), uint16_t{0});
   }
   return HealthMap(rails, known);
 }

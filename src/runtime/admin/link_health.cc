@@ -11,6 +11,18 @@ TimeNs one_way_excess(const Path& path, TimeNs shortest) {
   return std::max<TimeNs>(own - shortest, 0);
 }
 
+void add_history(const Path::History& history, TimeNs now, TimeNs wall, PathInfo& info) {
+  info.suspicions = history.suspicions;
+  info.downs = history.downs;
+  info.returns = history.returns;
+  info.corruptions = history.corruptions;
+  if (history.downs > 0) info.down_at = wall - (now - history.down_at);
+  info.down_cause = to_string(history.cause);
+  info.down_peer_cause = to_string(history.peer_cause);
+  info.down_why = history.why;
+  info.attempt = history.attempt;
+}
+
 }  // namespace
 
 TimeNs shortest_one_way(const Link& link) {
@@ -26,28 +38,16 @@ ShownState shown_state(const Path& path) {
   return path.stands_by() ? ShownState::standby : static_cast<ShownState>(path.state.phase());
 }
 
-const char* to_string(ShownState state) {
-  switch (state) {
-    case ShownState::drained:
-      return "drained";
-    case ShownState::standby:
-      return "standby";
-    case ShownState::down:
-    case ShownState::validating:
-    case ShownState::up:
-    case ShownState::suspect:
-      break;
-  }
-  return to_string(static_cast<PathPhase>(state));
-}
+static_assert(static_cast<int>(ShownState::suspect) == static_cast<int>(PathPhase::suspect));
 
 std::string peer_nic_of(const RankInfo& peer, const Path& path) {
   const NicId nic = path.spec.remote_nic;
   return nic.value() < peer.nics.size() ? peer.nics[nic.value()].name : path.spec.local_name;
 }
 
-PathInfo path_info(const RankInfo& peer, const Path& path, TimeNs shortest, TimeNs started,
-                   TimeNs now) {
+PathInfo path_info(const RankInfo& peer, const Link& link, const Path& path, TimeNs shortest,
+                   TimeNs started, const Clock& clock) {
+  const TimeNs now = clock.now();
   PathInfo info;
   info.nic = path.spec.local_name;
   info.peer_nic = peer_nic_of(peer, path);
@@ -56,10 +56,13 @@ PathInfo path_info(const RankInfo& peer, const Path& path, TimeNs shortest, Time
   info.drained = path.drained;
   info.incarnation = path.state.incarnation().value();
   info.state_age = now - std::max(path.state.since(), started);
+  info.megabytes_per_second = path.model.bytes_per_ns() * 1e3;
   if (path.model.rate_known()) {
     info.bytes_per_second =
         static_cast<uint64_t>(path.model.bytes_per_ns() * static_cast<double>(kSecond));
   }
+  info.base_delay = path.model.base_delay();
+  info.window_bytes = path.model.window();
   info.round_trip = path.health.round_trip;
   info.one_way_excess = one_way_excess(path, shortest);
   info.sent = path.total_bytes_sent();
@@ -68,9 +71,12 @@ PathInfo path_info(const RankInfo& peer, const Path& path, TimeNs shortest, Time
   info.packets_sent = path.losses().sent();
   info.packets_lost = path.losses().lost();
   info.loss_ppm = path.losses().count(now).ppm();
-  info.suspicions = path.history.suspicions;
-  info.downs = path.history.downs;
-  info.returns = path.history.returns;
+  add_history(path.history, now, clock.wall(), info);
+  info.penalty = path.backoff.penalty_at(now);
+  info.opens = link.opens_paths();
+  if (!path.state.connected()) {
+    info.next_attempt = std::max<TimeNs>(path.backoff.next_attempt() - now, 0);
+  }
   return info;
 }
 
@@ -84,7 +90,7 @@ VerdictInfo verdict_info(const JobMap& job, const Verdict& verdict) {
   info.nic = verdict.faulty.nic;
   if (verdict.scope == Scope::pair) info.peer_host = host_of(verdict.other);
   info.peer_nic = verdict.other.nic;
-  info.process = verdict.scope == Scope::process ? verdict.process : Rank();
+  info.process = verdict.scope == Scope::process ? verdict.process : kNoRank;
   // Without an unacknowledged frame there is nothing to count from.
   if (verdict.detected_us != 0) {
     info.detected = static_cast<TimeNs>(verdict.detected_us) * kMicrosecond;

@@ -1,6 +1,7 @@
 #include "runtime/admin/link_totals.h"
 
 #include <algorithm>
+#include <array>
 
 namespace r2ccl {
 namespace {
@@ -9,6 +10,10 @@ uint32_t bounded_count(uint64_t count) {
   return static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
 }
 
+// By phase: the count of the paths in it.
+constexpr std::array kPathsIn{&RankSummary::Line::paths_down, &RankSummary::Line::paths_validating,
+                              &RankSummary::Line::paths_up, &RankSummary::Line::paths_suspect};
+
 void add_path(RankSummary::Line& line, const Path& path) {
   line.sent += path.total_bytes_sent();
   line.received += path.total_bytes_received();
@@ -16,24 +21,12 @@ void add_path(RankSummary::Line& line, const Path& path) {
     ++line.paths_drained;
     return;
   }
+  const PathPhase phase = path.state.phase();
+  ++(line.*kPathsIn[static_cast<size_t>(phase)]);
   const TimeNs base = path.model.base_delay();
   const TimeNs delay = (base != 0 ? base : path.health.round_trip) / kMicrosecond;
-  switch (path.state.phase()) {
-    case PathPhase::up:
-      ++line.paths_up;
-      if (delay > 0 && (line.delay_us == 0 || delay < line.delay_us)) {
-        line.delay_us = static_cast<uint32_t>(std::min<TimeNs>(delay, UINT32_MAX));
-      }
-      break;
-    case PathPhase::suspect:
-      ++line.paths_suspect;
-      break;
-    case PathPhase::validating:
-      ++line.paths_validating;
-      break;
-    case PathPhase::down:
-      ++line.paths_down;
-      break;
+  if (phase == PathPhase::up && delay > 0 && (line.delay_us == 0 || delay < line.delay_us)) {
+    line.delay_us = static_cast<uint32_t>(std::min<TimeNs>(delay, UINT32_MAX));
   }
 }
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "base/json_writer.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire/wire.h"
@@ -40,6 +39,7 @@ struct RankSummary {
     uint32_t paths_drained = 0;        // paths at rest because an end's NIC is drained
     uint32_t loss_ppm = 0;             // packets lost of a million sent recently, over its paths
     IdleCause idle = IdleCause::none;  // why it has not served since the start; none: it has
+    std::string name{};                // empty until it is shown, as all names here
     friend bool operator==(const Line&, const Line&) = default;
   };
   // A path that is not up, and should be.
@@ -55,6 +55,8 @@ struct RankSummary {
     uint32_t next_attempt_ms = 0;            // at the end that opens it
     uint32_t penalty_milli = 0;              // one recent failure: 1000
     uint32_t returns = 0;                    // how often it came back
+    std::string nic_name{};
+    std::string peer_nic_name{};
     friend bool operator==(const Trouble&, const Trouble&) = default;
   };
   // A connected path to a rank of another host that goes through a rank of a third one.
@@ -68,6 +70,7 @@ struct RankSummary {
     PathPhase phase = PathPhase::down;
     uint64_t sent = 0;
     uint64_t received = 0;
+    std::string via_host{};
     friend bool operator==(const Relay&, const Relay&) = default;
   };
 
@@ -79,7 +82,8 @@ struct RankSummary {
   std::string error;  // the error that ended the communicator
   std::string call;   // description of the call that has waited longest; empty: none
   uint32_t call_ms = 0;
-  Blocker blocker;  // the blocker of that call
+  Blocker blocker;        // the blocker of that call
+  std::string waits_for;  // its description
   std::vector<Line> nics;
   std::vector<Trouble> troubles;  // paths that are down come first
   uint32_t troubles_left_out = 0;
@@ -108,9 +112,5 @@ using RankTable = std::span<const RankInfo* const>;
 // if it answered.
 std::string member_json(RankTable rank_table, Rank rank, const std::string& host,
                         Reachability reachability, const RankSummary* summary);
-// Parts of that, an object each.
-void write_line(JsonWriter& out, const std::string& name, const RankSummary::Line& line);
-void write_trouble(JsonWriter& out, const std::string& nic, const std::string& peer_nic,
-                   const RankSummary::Trouble& trouble);
 
 }  // namespace r2ccl
