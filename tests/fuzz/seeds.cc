@@ -25,6 +25,7 @@
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/link/notice.h"
 #include "runtime/point_to_point/tagged_frame.h"
+#include "runtime/query/rank_query.h"
 #include "tests/fuzz/agreement_seeds.h"
 #include "tests/fuzz/seed_list.h"
 #include "tools/simulate/scenario_file.h"
@@ -85,6 +86,12 @@ void add_notices(Seeds& seeds) {
   seeds.add("notice", "ended", make_notice(NoticeKind::ended, 0, {}, kContextMax).bytes);
 }
 
+void add_queries(Seeds& seeds) {
+  const std::vector<std::byte> body = encode(DrainQuestion());
+  seeds.add("query", "drain", encode(QueryMessage{QueryTopic::drain, 1, body}));
+  seeds.add("query", "probe", encode(QueryMessage{QueryTopic::probe, 1, {}}));
+}
+
 void add_admin(Seeds& seeds) {
   CallReport report;
   report.reason = CallReport::Reason::answer;
@@ -118,7 +125,6 @@ void add_admin(Seeds& seeds) {
   seeds.add("tagged_frame", "credit", encode(TaggedFrame{.taken = 1 << 20}));
 
   DrainQuestion question;
-  question.number = 7;
   question.verb = DrainVerb::take_back;
   question.host = Rank(2);
   question.nic = "nic0";
@@ -129,7 +135,7 @@ void add_admin(Seeds& seeds) {
   tally.up = 5;
   tally.in_use = 1;
   tally.peer = Rank(1);
-  seeds.add("drain", "answer", encode_drain_answer(7, tally));
+  seeds.add("drain", "answer", encode(tally));
 
   RankSummary summary;
   summary.uptime_ms = 100'000;
@@ -470,6 +476,7 @@ std::vector<Seed> all_seeds() {
   add_blame(seeds);
   add_admin(seeds);
   add_notices(seeds);
+  add_queries(seeds);
   add_agreements(seeds);
   add_bootstrap(seeds);
   add_wire(seeds);

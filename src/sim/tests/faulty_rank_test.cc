@@ -72,7 +72,7 @@ TEST_F(FaultyRank, ObservesNothingInTheNameOfOthers) {
   o.cause = DownCause::carrier_lost;
   o.wall = 1;
   for (const int to : {0, 2}) say(to, NoticeKind::observation, 1, encode(o));
-  // In its own name, but of NICs that are not its own, or that nobody has.
+  // In its own name, but of NICs of another rank, or of none.
   o.observer = Rank(kFaulty);
   for (const int to : {0, 2}) say(to, NoticeKind::observation, 2, encode(o));
   o.near = {kFaulty, "nic77"};
