@@ -34,7 +34,8 @@ Status Job::start(MetJob met) {
   members_ = std::make_unique<Members>(engine_);
   query_ = std::make_unique<RankQuery>(self_, static_cast<int32_t>(members_->count()),
                                        query_links(*members_));
-  fault_reporter_ = std::make_unique<FaultReporter>(engine_, clock, made, options_.logs_verdicts);
+  fault_reporter_ =
+      std::make_unique<FaultReporter>(engine_, *query_, clock, made, options_.logs_verdicts);
   drains_ = std::make_unique<Drains>(engine_, *query_, clock, options_.drain_registry);
   return {};
 }
@@ -165,10 +166,6 @@ void Job::handle(Rank peer, const NoticeView& notice) {
       return fault_reporter_->on_verdict(peer, body);
     case NoticeKind::vouch:
       return fault_reporter_->on_vouch(peer, body);
-    case NoticeKind::probe_request:
-      return fault_reporter_->on_probe_request(peer, body);
-    case NoticeKind::probe_answer:
-      return fault_reporter_->on_probe_answer(peer, body);
     case NoticeKind::losses:
       return fault_reporter_->on_losses(peer, body);
     case NoticeKind::question:

@@ -436,8 +436,6 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
     case NoticeKind::excuse:
     case NoticeKind::verdict:
     case NoticeKind::vouch:
-    case NoticeKind::probe_request:
-    case NoticeKind::probe_answer:
     case NoticeKind::losses:
       return;  // the engine's, or the job's
   }

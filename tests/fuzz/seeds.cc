@@ -86,13 +86,7 @@ void add_notices(Seeds& seeds) {
   seeds.add("notice", "ended", make_notice(NoticeKind::ended, 0, {}, kContextMax).bytes);
 }
 
-void add_queries(Seeds& seeds) {
-  const std::vector<std::byte> body = encode(DrainQuestion());
-  seeds.add("query", "drain", encode(QueryMessage{QueryTopic::drain, 1, body}));
-  seeds.add("query", "probe", encode(QueryMessage{QueryTopic::probe, 1, {}}));
-}
-
-void add_admin(Seeds& seeds) {
+void add_calls(Seeds& seeds) {
   CallReport report;
   report.reason = CallReport::Reason::answer;
   report.number = 9;
@@ -108,7 +102,15 @@ void add_admin(Seeds& seeds) {
   report.text = "AllReduce of 4 int32";
   seeds.add("call_report", "answer", encode(report));
   seeds.add("call_report", "empty", encode(CallReport()));
+}
 
+void add_queries(Seeds& seeds) {
+  const std::vector<std::byte> body = encode(DrainQuestion());
+  seeds.add("query", "drain", encode(QueryMessage{QueryTopic::drain, 1, body}));
+  seeds.add("query", "probe", encode(QueryMessage{QueryTopic::probe, 1, {}}));
+}
+
+void add_admin(Seeds& seeds) {
   const std::array<std::byte, 5> payload{};
   seeds.add("tagged_frame", "whole",
             encode(TaggedFrame{.kind = TaggedFrame::Kind::whole,
@@ -477,6 +479,7 @@ std::vector<Seed> all_seeds() {
   add_admin(seeds);
   add_notices(seeds);
   add_queries(seeds);
+  add_calls(seeds);
   add_agreements(seeds);
   add_bootstrap(seeds);
   add_wire(seeds);

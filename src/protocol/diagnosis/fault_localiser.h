@@ -71,7 +71,7 @@ const char* to_string(Scope scope);
 
 // Asks a host to open connections from its NICs to the NICs of the other `hosts`.
 struct ProbeRequest {
-  uint32_t number = 0;  // the localiser's number; the answer repeats it
+  uint32_t number = 0;  // the localiser's number; the answer repeats it. The codec leaves it out
   std::vector<uint32_t> hosts;
   friend bool operator==(const ProbeRequest&, const ProbeRequest&) = default;
 };
