@@ -205,7 +205,7 @@ void RankRuntime::begin(std::unique_ptr<Members> members) {
   }
   if (members_->context() == ContextId()) prepare_measurement(ports, hosts);
   query_ = std::make_unique<RankQuery>(options_.self, options_.rank_count, query_links(*members_));
-  waits_ = std::make_unique<RankWaits>(*members_, clock_, *operations_, on_communicator(),
+  waits_ = std::make_unique<RankWaits>(*members_, *query_, clock_, *operations_, on_communicator(),
                                        [this](const std::string& why, std::vector<Rank> ranks) {
                                          fail_of(std::move(ranks), Code::invalid_usage, why);
                                        });

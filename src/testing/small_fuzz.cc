@@ -30,10 +30,18 @@ void check_refusal(const Result<T>& result) {
 bool fuzz_call_report(std::span<const std::byte> input) {
   const auto report = decode_call_report(input);
   check_refusal(report);
-  if (!report.ok()) return false;
-  const auto again = decode_call_report(encode(report.value()));
-  R2CCL_CHECK(again.ok() && again.value() == report.value());
-  return true;
+  if (report.ok()) {
+    const auto again = decode_call_report(encode(report.value()));
+    R2CCL_CHECK(again.ok() && again.value() == report.value());
+  }
+  constexpr auto kAnswer = CallReport::Reason::answer;
+  const auto answer = decode_calls(kAnswer, input);
+  check_refusal(answer);
+  if (answer.ok()) {
+    const auto again = decode_calls(kAnswer, encode_calls(answer.value()));
+    R2CCL_CHECK(again.ok() && again.value() == answer.value());
+  }
+  return report.ok() || answer.ok();
 }
 
 bool fuzz_notice(std::span<const std::byte> input) {

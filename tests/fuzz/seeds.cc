@@ -100,8 +100,12 @@ void add_calls(Seeds& seeds) {
   report.root.number = 8;
   report.root_age_ms = 70;
   report.text = "AllReduce of 4 int32";
-  seeds.add("call_report", "answer", encode(report));
-  seeds.add("call_report", "empty", encode(CallReport()));
+  seeds.add("call_report", "answer", encode_calls(report));
+  report.reason = CallReport::Reason::end;
+  seeds.add("call_report", "end", encode(report));
+  CallReport empty;
+  empty.reason = CallReport::Reason::closing;
+  seeds.add("call_report", "empty", encode(empty));
 }
 
 void add_queries(Seeds& seeds) {
