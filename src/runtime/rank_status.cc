@@ -112,7 +112,7 @@ RankQuery::Handler RankStatus::handler() {
   RankQuery::Handler handler;
   handler.question = [this](Rank from, uint32_t number, std::span<const std::byte>) {
     answer(from, number);
-    return std::optional<RankQuery::Bytes>();
+    return RankQuery::Reply();
   };
   handler.answer = [this](Rank from, uint32_t, std::span<const std::byte> body) {
     return on_answer(from, body);

@@ -105,14 +105,13 @@ void RankWaits::send(Rank peer, CallReport report) {
 
 RankQuery::Handler RankWaits::handler() {
   RankQuery::Handler handler;
-  handler.question =
-      [this](Rank from, uint32_t number,
-             std::span<const std::byte> body) -> Result<std::optional<RankQuery::Bytes>> {
+  handler.question = [this](Rank from, uint32_t number,
+                            std::span<const std::byte> body) -> Result<RankQuery::Reply> {
     const auto report = decode_calls(CallReport::Reason::compare, body);
     if (!report.ok()) return report.status();
     questions_[from] = number;
     take(from, report.value());
-    return std::optional<RankQuery::Bytes>();  // the tracker has answered
+    return RankQuery::Reply();  // the tracker has answered
   };
   handler.answer = [this](Rank from, uint32_t,
                           std::span<const std::byte> body) -> Result<std::string> {

@@ -160,16 +160,15 @@ DrainRequests::DrainRequests(RankQuery& query, size_t rank_count, Act act)
 
 RankQuery::Handler DrainRequests::handler() {
   RankQuery::Handler handler;
-  handler.question =
-      [this](Rank, uint32_t,
-             std::span<const std::byte> body) -> Result<std::optional<RankQuery::Bytes>> {
+  handler.question = [this](Rank, uint32_t,
+                            std::span<const std::byte> body) -> Result<RankQuery::Reply> {
     const auto question = decode_drain_question(body);
     if (!question.ok()) return question.status();
     const Rank host = question.value().host;
     if (host.value() < 0 || static_cast<size_t>(host.value()) >= rank_count_) {
       return Status(Code::remote, "a question about a NIC of an unknown rank");
     }
-    return std::optional(encode(act_(question.value())));
+    return RankQuery::Reply(encode(act_(question.value())));
   };
   handler.answer = [](Rank, uint32_t, std::span<const std::byte> body) -> Result<std::string> {
     const auto tally = decode_drain_tally(body);

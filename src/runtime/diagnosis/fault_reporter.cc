@@ -242,15 +242,15 @@ bool FaultReporter::may_localise(Rank peer) const {
 }
 
 RankQuery::Handler FaultReporter::probe_handler() {
-  using Reply = Result<std::optional<RankQuery::Bytes>>;
   RankQuery::Handler handler;
-  handler.question = [this](Rank from, uint32_t number, std::span<const std::byte> body) -> Reply {
+  handler.question = [this](Rank from, uint32_t number,
+                            std::span<const std::byte> body) -> Result<RankQuery::Reply> {
     auto request = decode_probe_request(body);
     if (!request.ok()) return request.status();
-    if (!may_localise(from)) return std::optional<RankQuery::Bytes>();
+    if (!may_localise(from)) return RankQuery::Reply();
     request.value().number = number;
     probe(from, request.value());
-    return std::optional<RankQuery::Bytes>();
+    return RankQuery::Reply();
   };
   handler.answer = [this](Rank from, uint32_t number,
                           std::span<const std::byte> body) -> Result<std::string> {

@@ -14,16 +14,9 @@ namespace {
 
 // Queries of a topic that are open at a time. A further one ends the oldest.
 size_t open_max(QueryTopic topic) {
-  switch (topic) {
-    case QueryTopic::status:
-    case QueryTopic::drain:
-      return 1;
-    case QueryTopic::probe:
-      return limits::kProbeQuestionsMax;
-    case QueryTopic::wait:
-      return SIZE_MAX;  // one for each rank, whose number it has
-  }
-  return 1;
+  if (asks_all(topic)) return 1;
+  // Each rank has its own question about waits.
+  return topic == QueryTopic::probe ? limits::kProbeQuestionsMax : SIZE_MAX;
 }
 
 }  // namespace
@@ -201,24 +194,18 @@ void RankQuery::ask_more(QueryTopic topic, Query& query, TimeNs now) {
 }
 
 void RankQuery::run(TimeNs now) {
-  for (const QueryTopic topic : {QueryTopic::status, QueryTopic::drain}) {
-    for (auto& [number, query] : queries_[static_cast<size_t>(topic)]) {
-      if (!query.running()) continue;
-      ask_more(topic, query, now);
-      if (query.complete() || now >= query.end_at) query.ended_at = now;
-    }
-  }
-  schedule();
-}
-
-void RankQuery::schedule() {
   next_ = kNever;
   for (const QueryTopic topic : {QueryTopic::status, QueryTopic::drain}) {
-    const Query* query = last(topic);
-    if (query == nullptr || !query->running()) continue;
-    const bool more = query->next < query->members.size() && !query->recent.empty();
-    const TimeNs room_at = more ? query->recent.front().at + limits::kStatusQueryWait : kNever;
-    next_ = std::min({next_, query->end_at, room_at});
+    if (!running(topic)) continue;
+    Query& query = queries_[static_cast<size_t>(topic)].rbegin()->second;
+    ask_more(topic, query, now);
+    if (query.complete() || now >= query.end_at) {
+      query.ended_at = now;
+      continue;
+    }
+    const bool more = query.next < query.members.size() && !query.recent.empty();
+    const TimeNs room_at = more ? query.recent.front().at + limits::kStatusQueryWait : kNever;
+    next_ = std::min({next_, query.end_at, room_at});
   }
 }
 

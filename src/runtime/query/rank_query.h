@@ -60,14 +60,13 @@ class RankQuery {
     std::function<Reachability(Rank to, QueryTopic topic, uint64_t subject, const Bytes& body)> ask;
     std::function<void(Rank to, uint64_t subject, const Bytes& body)> answer;
   };
+  // The answer to a question; none: it follows by answer(), or there is none.
+  using Reply = std::optional<Bytes>;
   // An error is a body that no correct rank sends.
   struct Handler {
-    // Handles a question. Returns the answer; none: it follows by answer(), or there is none.
-    std::function<Result<std::optional<Bytes>>(Rank from, uint32_t number,
-                                               std::span<const std::byte> body)>
-        question;
+    std::function<Result<Reply>(Rank from, uint32_t number, std::span<const std::byte>)> question;
     // Handles an answer that counts. Returns the part that the query keeps.
-    std::function<Result<std::string>(Rank from, uint32_t number, std::span<const std::byte> body)>
+    std::function<Result<std::string>(Rank from, uint32_t number, std::span<const std::byte>)>
         answer;
   };
 
@@ -143,7 +142,6 @@ class RankQuery {
   static Member* asked(Query& query, Rank rank);
   void ask_more(QueryTopic topic, Query& query, TimeNs now);
   void run(TimeNs now);
-  void schedule();
   void settle(QueryTopic topic, Query& query, Member& member, Reachability state);
   void refuse(Rank from, const std::string& why);
 

@@ -60,7 +60,7 @@ class Asked {
   std::vector<Told> answers;
   std::vector<Told> heard;
   std::map<int32_t, Reachability> known;
-  Result<std::optional<RankQuery::Bytes>> own_reply{std::optional(bytes_of("here"))};
+  Result<RankQuery::Reply> own_reply{RankQuery::Reply(bytes_of("here"))};
 
  private:
   RankQuery::Callbacks callbacks() {
@@ -250,7 +250,7 @@ TEST(RankQuery, AnswersAtOnceOrLater) {
   job.query.on_question(Rank(2), question);
   EXPECT_EQ(job.questions, (std::vector<Asked::Told>{{Rank(2), 9, "how are you"}}));
   EXPECT_EQ(job.answers, (std::vector<Asked::Told>{{Rank(2), 9, "here"}}));
-  job.own_reply = std::optional<RankQuery::Bytes>();
+  job.own_reply = RankQuery::Reply();
   job.query.on_question(Rank(1), question);
   EXPECT_EQ(job.answers.size(), 1u);
   job.query.answer(QueryTopic::status, Rank(1), 9, bytes_of("now"));
