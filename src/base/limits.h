@@ -193,6 +193,8 @@ inline constexpr size_t kStatusQueryAskedMax = 64;
 inline constexpr TimeNs kStatusQueryWait = 50 * kMillisecond;
 // Different commands that may wait for a rank that accepts none. A further one gets no answer.
 inline constexpr size_t kStatusQueryNoticesAhead = 16;
+// Requests to probe that a localising rank waits for at a time. A further one gives up the oldest.
+inline constexpr uint32_t kProbeQuestionsMax = 64;
 
 // --- staging ----------------------------------------------------------------------------------
 // Bytes of a communicator's staging pool, which takes receives that a reduction then reads.

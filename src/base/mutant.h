@@ -64,6 +64,8 @@ namespace r2ccl {
   X(host_unwitnessed, "a host is named though no working host has missed it")                      \
   X(tampered_at_once, "one frame that was changed in transit is a verdict")                        \
   X(bytes_untold, "an end that closes a path because of its bytes does not tell the other end")    \
+  X(query_any_answer, "an answer that nobody asked for counts")                                    \
+  X(query_no_end, "a rank that died is still expected to answer")                                  \
   X(stale_reports, "a report is not taken back when another rank judges")                          \
   X(loss_any_cover, "one of several NICs that explain a loss equally well is named")               \
   X(loss_one_period, "a pair of NICs is lossy after one period with a loss")                       \

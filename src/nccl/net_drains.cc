@@ -24,7 +24,7 @@ const std::string& own_name_in(Peer& peer) {
 }
 
 void write_end(JsonWriter& out, const RankInfo& end, const std::string& host, const RankInfo& other,
-               const StatusQuery::Member& member, int number) {
+               const RankQuery::Member& member, int number) {
   out.begin_object()
       .field("rank", number)
       .field("host", host)

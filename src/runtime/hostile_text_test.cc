@@ -88,7 +88,7 @@ TEST(HostileText, IsNotShownByAnAnswerToAProbe) {
 TEST(HostileText, IsNotShownByAReportOfCalls) {
   CallReport report;
   report.text = kHonest;
-  const auto read = decode_call_report(spoiled(encode(report)));
+  const auto read = decode_calls(report.reason, spoiled(encode_calls(report)));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read.value().text, kShown);
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "protocol/diagnosis/fault_localiser_facts.h"
 #include "runtime/engine/idle_nics.h"
+#include "runtime/query/query_links.h"
 
 namespace r2ccl {
 
@@ -31,12 +32,13 @@ Status Job::start(MetJob met) {
     if (nic_health_ != nullptr) nic_health_->on_verdict(fault_reporter_->verdicts()[place]);
     for (JobPart* part : parts_.all()) part->on_verdict(place);
   };
-  std::vector<const RankInfo*> ranks;
-  for (const RankInfo& rank : engine_.job().ranks()) ranks.push_back(&rank);
-  host_nics_ = std::make_unique<const HostNics>(engine_.job(), ranks);
-  fault_reporter_ =
-      std::make_unique<FaultReporter>(engine_, *host_nics_, clock, made, options_.logs_verdicts);
-  drains_ = std::make_unique<Drains>(engine_, clock, options_.drain_registry);
+  members_ = std::make_unique<Members>(engine_);
+  host_nics_ = std::make_unique<const HostNics>(engine_.job(), members_->infos());
+  query_ = std::make_unique<RankQuery>(self_, static_cast<int32_t>(members_->count()),
+                                       query_links(*members_));
+  fault_reporter_ = std::make_unique<FaultReporter>(engine_, *host_nics_, *query_, clock, made,
+                                                    options_.logs_verdicts);
+  drains_ = std::make_unique<Drains>(engine_, *query_, clock, options_.drain_registry);
   return {};
 }
 
@@ -74,6 +76,7 @@ void Job::progress() {
   engine_.progress();
   fault_reporter_->progress(ended_);
   const TimeNs now = engine_.passed_at();  // to read the clock for each takes longer than its work
+  query_->progress(now);
   drains_->progress(now);
   if (nic_health_ != nullptr && nic_health_->due(now))
     nic_health_->progress(now, parts_.all_leave());
@@ -91,7 +94,8 @@ void Job::tell_idle_nics() {
 TimeNs Job::next_timeout() {
   TimeNs next = engine_.next_timeout();
   if (!works()) return next;
-  next = std::min({next, fault_reporter_->next_timeout(), drains_->next_timeout()});
+  next = std::min(
+      {next, fault_reporter_->next_timeout(), query_->next_timeout(), drains_->next_timeout()});
   if (nic_health_ != nullptr) next = std::min(next, nic_health_->next_timeout());
   for (JobPart* part : parts_.all()) next = std::min(next, part->next_timeout());
   return next;
@@ -142,6 +146,7 @@ void Job::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   const bool missed =
       parts_.any_with(peer, [](const JobPart& part, Rank rank) { return part.misses(rank); });
   fault_reporter_->on_peer_gone(peer, missed ? end : PeerEnd::goodbye);
+  query_->on_end(peer, reachability_of(end));
   ended_[static_cast<size_t>(peer.value())] = true;
   if (nic_health_ != nullptr) nic_health_->on_change();
   parts_.for_each_with(peer, [&](JobPart& part, Rank rank) { part.on_peer_end(rank, end, why); });
@@ -176,10 +181,6 @@ void Job::handle(Rank peer, const NoticeView& notice) {
       return fault_reporter_->on_verdict(peer, body);
     case NoticeKind::vouch:
       return fault_reporter_->on_vouch(peer, body);
-    case NoticeKind::probe_request:
-      return fault_reporter_->on_probe_request(peer, body);
-    case NoticeKind::probe_answer:
-      return fault_reporter_->on_probe_answer(peer, body);
     case NoticeKind::losses:
       return fault_reporter_->on_losses(peer, body);
     case NoticeKind::nic_report:
@@ -188,10 +189,10 @@ void Job::handle(Rank peer, const NoticeView& notice) {
     case NoticeKind::nic_rates:
       if (nic_health_ != nullptr) nic_health_->on_rates(peer, body);
       return;
-    case NoticeKind::drain_question:
-      return drains_->on_question(peer, body);
-    case NoticeKind::drain_answer:
-      return drains_->on_answer(peer, body);
+    case NoticeKind::question:
+      return query_->on_question(peer, body);
+    case NoticeKind::answer:
+      return query_->on_answer(peer, body);
     default:
       return;  // a part's, or the engine's
   }

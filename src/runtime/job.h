@@ -19,11 +19,13 @@
 #include "plan/plan_costs.h"
 #include "runtime/admin/drains.h"
 #include "runtime/diagnosis/fault_reporter.h"
+#include "runtime/engine/members.h"
 #include "runtime/engine/process_engine.h"
 #include "runtime/engine/progress_engine.h"
 #include "runtime/health/nic_health.h"
 #include "runtime/job_parts.h"
 #include "runtime/link/notice.h"
+#include "runtime/query/rank_query.h"
 
 namespace r2ccl {
 
@@ -65,11 +67,13 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   // Watches the NICs from the first call on.
   NicHealth& nic_health();
   Drains& drains() { return *drains_; }
+  // Its questions about drains and NICs. Those about calls and the status are its communicators'.
+  RankQuery& query() { return *query_; }
   // The costs that all its processes have agreed on. None: they have not measured them yet.
   const std::optional<PlanCosts>& costs() const { return costs_; }
   void set_costs(const PlanCosts& costs) { costs_ = costs; }
   const JobOptions& options() const { return options_; }
-  // Returns whether its processes may have one more communicator, besides those that are being
+  // Returns whether its processes may have one more communicator, besides the ones that are being
   // made.
   bool has_room() const;
   // Returns the peers whose links no new communicator can use: either end leaves, or is gone.
@@ -111,7 +115,9 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
   const JobOptions options_;
   ProgressEngine engine_;
   JobParts parts_;
+  std::unique_ptr<Members> members_;
   std::unique_ptr<const HostNics> host_nics_;
+  std::unique_ptr<RankQuery> query_;
   std::unique_ptr<FaultReporter> fault_reporter_;
   std::unique_ptr<NicHealth> nic_health_;
   std::unique_ptr<Drains> drains_;  // last: now it has started

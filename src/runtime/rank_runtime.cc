@@ -10,6 +10,7 @@
 #include "protocol/wire/byte_io.h"
 #include "protocol/wire/crypto.h"
 #include "runtime/link/notice.h"
+#include "runtime/query/query_links.h"
 #include "runtime/rank_status.h"
 
 namespace r2ccl {
@@ -204,7 +205,8 @@ void RankRuntime::begin(std::unique_ptr<Members> members) {
                                          job_->nic_health(), clock_);
   }
   if (members_->context() == ContextId()) prepare_measurement(ports, hosts);
-  waits_ = std::make_unique<RankWaits>(*members_, clock_, *operations_, on_communicator(),
+  query_ = std::make_unique<RankQuery>(options_.self, options_.rank_count, query_links(*members_));
+  waits_ = std::make_unique<RankWaits>(*members_, *query_, clock_, *operations_, on_communicator(),
                                        [this](const std::string& why, std::vector<Rank> ranks) {
                                          fail_of(std::move(ranks), Code::invalid_usage, why);
                                        });
@@ -275,12 +277,13 @@ void RankRuntime::progress(TimeNs now) {
   if (std::exchange(collective_waits_, waits) != waits && waits)
     job_->process().tell_caller_waits();
   if (views_ != nullptr) views_->progress(now);
+  query_->progress(now);  // first: its operators are answered in the same turn
   rank_status_->progress(now);
   observer_.on_pass_end();
 }
 
 TimeNs RankRuntime::next_timeout() {
-  return std::min({waits_->next_timeout(), rank_status_->next_timeout(),
+  return std::min({waits_->next_timeout(), query_->next_timeout(), rank_status_->next_timeout(),
                    views_ == nullptr ? kNever : views_->next_timeout(),
                    shrinks_ == nullptr ? kNever : shrinks_->next_timeout()});
 }
@@ -363,6 +366,7 @@ void RankRuntime::on_peer_end(Rank rank, PeerEnd end, const std::string& why) {
   if (farewells_->ended(rank)) end = PeerEnd::goodbye;  // whatever happens to the process later
   if (shrinks_ != nullptr) shrinks_->on_gone(rank, end_of(rank));
   if (views_ != nullptr) views_->on_gone(rank, end == PeerEnd::goodbye);
+  query_->on_end(rank, reachability_of(end));
   observer_.on_peer_end(rank, end);
   switch (end) {
     case PeerEnd::goodbye:
@@ -409,10 +413,10 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
       return on_goodbye(rank);
     case NoticeKind::calls:
       return waits_->on_notice(rank, body);
-    case NoticeKind::status_request:
-      return rank_status_->on_request(rank, body);
-    case NoticeKind::status:
-      return rank_status_->on_answer(rank, body);
+    case NoticeKind::question:
+      return query_->on_question(rank, body);
+    case NoticeKind::answer:
+      return query_->on_answer(rank, body);
     case NoticeKind::view:
       if (views_ != nullptr) views_->on_message(rank, body);
       return;
@@ -431,11 +435,7 @@ void RankRuntime::handle(Rank rank, const NoticeView& notice) {
     case NoticeKind::excuse:
     case NoticeKind::verdict:
     case NoticeKind::vouch:
-    case NoticeKind::probe_request:
-    case NoticeKind::probe_answer:
     case NoticeKind::losses:
-    case NoticeKind::drain_question:
-    case NoticeKind::drain_answer:
       return;  // the engine's, or the job's
   }
   R2CCL_LOG(info, "a notice of unknown kind %d from rank %d", static_cast<int>(notice.kind),

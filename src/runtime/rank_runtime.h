@@ -30,6 +30,7 @@
 #include "runtime/job.h"
 #include "runtime/link/notice.h"
 #include "runtime/link/user_memory.h"
+#include "runtime/query/rank_query.h"
 #include "runtime/rank_waits.h"
 #include "runtime/shrink/rank_shrinks.h"
 #include "runtime/views/rank_views.h"
@@ -181,6 +182,7 @@ class RankRuntime final : private JobPart {
   const std::shared_ptr<Job>& shared_job() { return job_; }
   FaultReporter& fault_reporter() { return job_->fault_reporter(); }
   Drains& drains() { return job_->drains(); }
+  RankQuery& query() { return *query_; }
   RankWaits& waits() { return *waits_; }
   const RankViews* views() const { return views_.get(); }  // null: plans follow no views
   RankStatus& status() { return *rank_status_; }
@@ -277,6 +279,7 @@ class RankRuntime final : private JobPart {
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<RankViews> views_;       // null: options_.views is false
   std::unique_ptr<CostMeter> cost_meter_;  // null: the costs are given
+  std::unique_ptr<RankQuery> query_;
   std::unique_ptr<RankWaits> waits_;
   std::unique_ptr<RankShrinks> shrinks_;  // null: no rank has called
   std::unique_ptr<RankStatus> rank_status_;

@@ -7,10 +7,7 @@
 #include "base/json_writer.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "protocol/wire/byte_io.h"
-#include "runtime/admin/ask_by_notice.h"
 #include "runtime/admin/link_totals.h"
-#include "runtime/link/notice.h"
 #include "runtime/rank_report.h"
 
 namespace r2ccl {
@@ -55,19 +52,10 @@ RankSummary::Relay relay_of(const ProgressEngine& engine, const Members& members
 
 RankStatus::RankStatus(RankRuntime& rank)
     : rank_(rank),
+      query_(rank.query()),
       reactor_(rank.engine().reactor(), *this),
-      query_(rank.options().self, rank.options().rank_count,
-             [this](Rank asked, uint32_t number) { return ask(asked, number); }),
-      server_(*this, reactor_, rank.clock()) {}
-
-// The query first: its operators are answered in the same turn.
-void RankStatus::progress(TimeNs now) {
-  query_.progress(now);
-  server_.progress(now);
-}
-
-TimeNs RankStatus::next_timeout() const {
-  return std::min(query_.next_timeout(), server_.next_timeout());
+      server_(*this, reactor_, rank.clock()) {
+  query_.serve(QueryTopic::status, handler());
 }
 
 RankSummary RankStatus::summarize() {
@@ -120,35 +108,30 @@ std::string RankStatus::member_text(Rank rank, Reachability reachability,
                      reachability, summary);
 }
 
-Reachability RankStatus::ask(Rank rank, uint32_t number) {
-  std::vector<std::byte> body;
-  ByteWriter(body).put(number);
-  return ask_by_notice(*rank_.members().link(rank),
-                       rank_.members().make(NoticeKind::status_request, 0, body));
+RankQuery::Handler RankStatus::handler() {
+  RankQuery::Handler handler;
+  handler.question = [this](Rank from, uint32_t number, std::span<const std::byte>) {
+    answer(from, number);
+    return RankQuery::Reply();
+  };
+  handler.answer = [this](Rank from, uint32_t, std::span<const std::byte> body) {
+    return on_answer(from, body);
+  };
+  return handler;
 }
 
-void RankStatus::on_request(Rank peer, std::span<const std::byte> body) {
-  ByteReader in(body);
-  const auto number = in.get<uint32_t>();
-  if (in.bad()) return;
+void RankStatus::answer(Rank peer, uint32_t number) {
   try {
-    std::vector<std::byte> answer;
-    ByteWriter out(answer);
-    out.put(number);
-    out.put_bytes(encode(summarize()));
-    rank_.members().tell(peer, NoticeKind::status, answer);
+    query_.answer(QueryTopic::status, peer, number, encode(summarize()));
   } catch (const std::bad_alloc&) {
     R2CCL_LOG(warn, "status: out of memory: rank %d gets no answer", peer.value());
   }
 }
 
-void RankStatus::on_answer(Rank peer, std::span<const std::byte> body) {
-  ByteReader in(body);
-  const auto number = in.get<uint32_t>();
-  if (in.bad() || !query_.expects(peer, number)) return;
-  const auto summary = decode_rank_summary(in.get_bytes(in.remaining()));
-  if (!summary.ok()) return;
-  query_.on_answer(peer, number, member_text(peer, Reachability::answered, &summary.value()));
+Result<std::string> RankStatus::on_answer(Rank peer, std::span<const std::byte> body) {
+  const auto summary = decode_rank_summary(body);
+  if (!summary.ok()) return summary.status();
+  return member_text(peer, Reachability::answered, &summary.value());
 }
 
 std::string RankStatus::status_report() {
@@ -162,22 +145,22 @@ std::optional<std::string> RankStatus::drain_status(uint64_t client, std::string
 std::optional<std::string> RankStatus::job_status() {
   const TimeNs now = rank_.clock().now();
   // The result of a query that no client fetched in time is out of date.
-  const bool fresh = now - query_.ended_at() < limits::kStatusFreshness;
-  if (!fresh && !query_.running()) {
+  constexpr QueryTopic kTopic = QueryTopic::status;
+  const bool fresh = now - query_.ended_at(kTopic) < limits::kStatusFreshness;
+  if (!fresh && !query_.running(kTopic)) {
     const RankSummary own = summarize();
-    query_.start(now, member_text(rank_.options().self, Reachability::answered, &own));
+    query_.ask_all(kTopic, {}, member_text(rank_.options().self, Reachability::answered, &own),
+                   now);
   }
-  if (query_.running()) return std::nullopt;
+  if (query_.running(kTopic)) return std::nullopt;
   JsonWriter out;
   out.begin_object();
   write_identity(out, rank_);
   out.key("members").begin_array();
-  for (size_t i = 0; i < query_.members().size(); ++i) {
-    const StatusQuery::Member& member = query_.members()[i];
-    const Rank rank(static_cast<int32_t>(i));
+  for (const RankQuery::Member& member : query_.members(kTopic)) {
     out.json(member.reachability == Reachability::answered
                  ? member.answer
-                 : member_text(rank, member.reachability, nullptr));
+                 : member_text(member.rank, member.reachability, nullptr));
   }
   out.end_array();
   out.field("verdict_count", uint64_t{verdicts_of(rank_).size()});

@@ -1,5 +1,5 @@
-// Answers `r2ccl status` and `r2ccl drain`: the query of the other ranks, this rank's
-// answers, and the status socket if there is one. docs/status.md describes the texts.
+// Answers `r2ccl status` and `r2ccl drain`: asks the other ranks, answers them, and has the status
+// socket if there is one. docs/status.md describes the texts.
 //
 // Runs in the thread of the RankRuntime that owns it. `rank_report.h` writes the parts of the texts
 // that the report has too.
@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "runtime/admin/rank_summary.h"
-#include "runtime/admin/status_query.h"
 #include "runtime/admin/status_server.h"
+#include "runtime/query/rank_query.h"
 #include "runtime/rank_runtime.h"
 
 namespace r2ccl {
@@ -29,11 +29,8 @@ class RankStatus final : public StatusSource, private HandlerOwner {
   // Answers the operators at this socket.
   Status serve(StatusSocket socket) { return server_.open(std::move(socket)); }
 
-  // The bodies of notices of the kinds `status_request` and `status`.
-  void on_request(Rank peer, std::span<const std::byte> body);
-  void on_answer(Rank peer, std::span<const std::byte> body);
-  void progress(TimeNs now);
-  TimeNs next_timeout() const;
+  void progress(TimeNs now) { server_.progress(now); }
+  TimeNs next_timeout() const { return server_.next_timeout(); }
 
   // StatusSource
   std::string status_report() override;
@@ -41,7 +38,7 @@ class RankStatus final : public StatusSource, private HandlerOwner {
   std::optional<std::string> drain_status(uint64_t client, std::string_view line) override;
 
  private:
-  // HandlerOwner, of the status socket's handlers: what they throw does not fail the rank.
+  // HandlerOwner, of the status socket's handlers: an exception there does not fail the rank.
   Rank self() const override { return rank_.options().self; }
   void on_exception(const std::exception&) noexcept override { server_.drop_clients(); }
 
@@ -49,11 +46,13 @@ class RankStatus final : public StatusSource, private HandlerOwner {
   void add_waits(RankSummary& summary);
   void add_links(RankSummary& summary);
   std::string member_text(Rank rank, Reachability reachability, const RankSummary* summary);
-  Reachability ask(Rank rank, uint32_t number);
+  RankQuery::Handler handler();
+  void answer(Rank peer, uint32_t number);
+  Result<std::string> on_answer(Rank peer, std::span<const std::byte> body);
 
   RankRuntime& rank_;
+  RankQuery& query_;
   Reactor reactor_;
-  StatusQuery query_;
   StatusServer server_;
 };
 

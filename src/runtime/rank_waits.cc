@@ -15,15 +15,18 @@ bool same(const PendingCall& a, const PendingCall& b) {
 
 }  // namespace
 
-RankWaits::RankWaits(Members& members, const Clock& clock, const Operations& operations,
-                     std::string on_communicator, Mismatch mismatch)
+RankWaits::RankWaits(Members& members, RankQuery& query, const Clock& clock,
+                     const Operations& operations, std::string on_communicator, Mismatch mismatch)
     : members_(members),
+      query_(query),
       clock_(clock),
       operations_(operations),
       on_communicator_(std::move(on_communicator)),
       mismatch_detector_(members.self(), static_cast<int32_t>(members.count()),
                          operations.executor().calls(), mismatch_callbacks(std::move(mismatch))),
-      waits_(members.self(), static_cast<int32_t>(members.count()), wait_callbacks()) {}
+      waits_(members.self(), static_cast<int32_t>(members.count()), wait_callbacks()) {
+  query_.serve(QueryTopic::wait, handler());
+}
 
 std::string RankWaits::words_for(const PendingCall& call) const {
   return describe(call) + on_communicator_;
@@ -86,19 +89,50 @@ void RankWaits::send(Rank peer, CallReport report) {
   // A peer that takes no notices has the earlier questions before it, and answers those first.
   if (repeated && link->notices_pending() >= limits::kStatusQueryNoticesAhead) return;
   waits_.complete(peer, clock_.now(), &report);
-  const auto subject = static_cast<uint64_t>(report.reason);
-  members_.tell(peer, NoticeKind::calls, subject, encode(report));
+  switch (report.reason) {
+    case CallReport::Reason::compare:
+      // One question to each rank stays open, under its number, and is asked again.
+      return query_.ask(QueryTopic::wait, static_cast<uint32_t>(peer.value()), {peer},
+                        encode_calls(report));
+    case CallReport::Reason::answer:
+      return query_.answer(QueryTopic::wait, peer, questions_.at(peer), encode_calls(report));
+    case CallReport::Reason::differ:
+    case CallReport::Reason::end:
+    case CallReport::Reason::closing:
+      members_.tell(peer, NoticeKind::calls, static_cast<uint64_t>(report.reason), encode(report));
+  }
+}
+
+RankQuery::Handler RankWaits::handler() {
+  RankQuery::Handler handler;
+  handler.question = [this](Rank from, uint32_t number,
+                            std::span<const std::byte> body) -> Result<RankQuery::Reply> {
+    const auto report = decode_calls(CallReport::Reason::compare, body);
+    if (!report.ok()) return report.status();
+    questions_[from] = number;
+    take(from, report.value());
+    return RankQuery::Reply();  // the tracker has answered
+  };
+  handler.answer = [this](Rank from, uint32_t,
+                          std::span<const std::byte> body) -> Result<std::string> {
+    const auto report = decode_calls(CallReport::Reason::answer, body);
+    if (!report.ok()) return report.status();
+    take(from, report.value());
+    return std::string();
+  };
+  return handler;
+}
+
+void RankWaits::take(Rank peer, const CallReport& report) {
+  mismatch_detector_.on_report(peer, report);
+  waits_.on_report(peer, report, clock_.now());
+  changed_ = true;
 }
 
 void RankWaits::on_notice(Rank peer, std::span<const std::byte> body) {
   const auto report = decode_call_report(body);
-  if (!report.ok()) {
-    R2CCL_LOG(info, "from rank %d: %s", peer.value(), report.status().message().c_str());
-    return;
-  }
-  mismatch_detector_.on_report(peer, report.value());
-  waits_.on_report(peer, report.value(), clock_.now());
-  changed_ = true;
+  if (report.ok()) return take(peer, report.value());
+  R2CCL_LOG(info, "from rank %d: %s", peer.value(), report.status().message().c_str());
 }
 
 void RankWaits::set_transfers(const std::vector<PendingCall>& transfers, bool hurried) {

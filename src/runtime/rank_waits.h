@@ -1,10 +1,11 @@
 // The calls of one rank beside those of the others: finds calls that do not match, and the rank
 // that a call waits for. CollectiveMismatchDetector and WaitTracker decide; this class carries
-// their reports through the links and puts the results into words.
+// their reports to the other ranks and puts the results into words.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "runtime/collective/request.h"
 #include "runtime/collective/wait_tracker.h"
 #include "runtime/engine/members.h"
+#include "runtime/query/rank_query.h"
 
 namespace r2ccl {
 
@@ -24,7 +26,7 @@ class RankWaits {
   using Mismatch = std::function<void(const std::string& why, std::vector<Rank> ranks)>;
 
   // All of them must outlive this. `on_communicator` follows each call in words.
-  RankWaits(Members& members, const Clock& clock, const Operations& operations,
+  RankWaits(Members& members, RankQuery& query, const Clock& clock, const Operations& operations,
             std::string on_communicator, Mismatch mismatch);
   RankWaits(const RankWaits&) = delete;
   RankWaits& operator=(const RankWaits&) = delete;
@@ -61,15 +63,19 @@ class RankWaits {
  private:
   CollectiveMismatchDetector::Callbacks mismatch_callbacks(Mismatch mismatch);
   WaitTracker::Callbacks wait_callbacks();
+  RankQuery::Handler handler();
+  void take(Rank peer, const CallReport& report);
   void send(Rank peer, CallReport report);
   std::string words_for(const PendingCall& call) const;
 
   Members& members_;
+  RankQuery& query_;
   const Clock& clock_;
   const Operations& operations_;
   const std::string on_communicator_;
   CollectiveMismatchDetector mismatch_detector_;
   WaitTracker waits_;
+  std::map<Rank, uint32_t> questions_;  // the number of each rank's last question
   bool stopped_ = false;
   bool changed_ = false;
 };

@@ -28,8 +28,11 @@ bool fuzz_fault_localiser(std::span<const std::byte> bytes) {
   localiser.observe(seen, 0);
   const auto asked = localiser.wanted(kSecond / 10);
   R2CCL_CHECK(asked.size() == 1);
-  const auto answer = decode_probe_answer(bytes);
-  if (answer.ok()) localiser.on_answer(answer.value(), kSecond / 10);
+  auto answer = decode_probe_answer(bytes);
+  if (answer.ok()) {
+    answer.value().number = asked.front().number;
+    localiser.on_answer(answer.value(), kSecond / 10);
+  }
   R2CCL_CHECK(localiser.due(kSecond).size() == 1);
   R2CCL_CHECK(localiser.next_timeout() == kNever);
   return answer.ok();

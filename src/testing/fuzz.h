@@ -39,6 +39,8 @@ bool fuzz_nccl_connect(std::span<const std::byte> input);
 bool fuzz_plan_text(std::span<const std::byte> input);
 // Text from outside that is made safe to show.
 bool fuzz_printable(std::span<const std::byte> input);
+// The header of a question to a rank, or of its answer.
+bool fuzz_query(std::span<const std::byte> input);
 bool fuzz_rank_info(std::span<const std::byte> input);
 bool fuzz_rank_summary(std::span<const std::byte> input);
 // The messages between a rank and the rendezvous. No refusal decodes to a success.

@@ -13,6 +13,7 @@
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/link/notice.h"
 #include "runtime/point_to_point/tagged_frame.h"
+#include "runtime/query/rank_query.h"
 #include "testing/fuzz.h"
 #include "testing/fuzz_text.h"
 
@@ -29,10 +30,18 @@ void check_refusal(const Result<T>& result) {
 bool fuzz_call_report(std::span<const std::byte> input) {
   const auto report = decode_call_report(input);
   check_refusal(report);
-  if (!report.ok()) return false;
-  const auto again = decode_call_report(encode(report.value()));
-  R2CCL_CHECK(again.ok() && again.value() == report.value());
-  return true;
+  if (report.ok()) {
+    const auto again = decode_call_report(encode(report.value()));
+    R2CCL_CHECK(again.ok() && again.value() == report.value());
+  }
+  constexpr auto kAnswer = CallReport::Reason::answer;
+  const auto answer = decode_calls(kAnswer, input);
+  check_refusal(answer);
+  if (answer.ok()) {
+    const auto again = decode_calls(kAnswer, encode_calls(answer.value()));
+    R2CCL_CHECK(again.ok() && again.value() == answer.value());
+  }
+  return report.ok() || answer.ok();
 }
 
 bool fuzz_notice(std::span<const std::byte> input) {
@@ -56,15 +65,43 @@ bool fuzz_drain(std::span<const std::byte> input) {
     const auto again = decode_drain_question(encode(question.value()));
     R2CCL_CHECK(again.ok() && again.value() == question.value());
   }
-  const auto answer = decode_drain_answer(input);
-  check_refusal(answer);
-  if (answer.ok()) {
-    const auto again =
-        decode_drain_answer(encode_drain_answer(answer.value().number, answer.value().tally));
-    R2CCL_CHECK(again.ok() && again.value().number == answer.value().number);
-    R2CCL_CHECK(again.value().tally == answer.value().tally);
+  const auto tally = decode_drain_tally(input);
+  check_refusal(tally);
+  if (tally.ok()) {
+    const auto again = decode_drain_tally(encode(tally.value()));
+    R2CCL_CHECK(again.ok() && again.value() == tally.value());
   }
-  return question.ok() || answer.ok();
+  return question.ok() || tally.ok();
+}
+
+bool fuzz_query(std::span<const std::byte> input) {
+  const auto message = decode_query_message(input);
+  check_refusal(message);
+  if (!message.ok()) return false;
+  const std::vector<std::byte> bytes = encode(message.value());
+  R2CCL_CHECK(std::ranges::equal(bytes, input));
+  RankQuery::Callbacks callbacks;
+  callbacks.ask = [](Rank, QueryTopic, uint64_t, const RankQuery::Bytes&) {
+    return Reachability::no_answer;
+  };
+  RankQuery query(Rank(0), 3, callbacks);
+  uint64_t heard = 0;
+  RankQuery::Handler handler;
+  handler.question = [](Rank, uint32_t, std::span<const std::byte>) {
+    return Status(Code::remote, "a question");
+  };
+  handler.answer = [&heard](Rank, uint32_t, std::span<const std::byte>) {
+    ++heard;
+    return std::string();
+  };
+  query.serve(QueryTopic::probe, handler);
+  query.ask(QueryTopic::probe, 1, {Rank(1)}, {});
+  for (const Rank from : {Rank(2), Rank(1), Rank(1)}) query.on_answer(from, input);
+  query.on_question(Rank(2), input);
+  const bool is_probe = message.value().topic == QueryTopic::probe;
+  R2CCL_CHECK(heard == (is_probe && message.value().number == 1 ? 1u : 0u));
+  R2CCL_CHECK(is_probe || query.refused() == 0);
+  return true;
 }
 
 bool fuzz_printable(std::span<const std::byte> input) {

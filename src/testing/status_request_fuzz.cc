@@ -55,12 +55,11 @@ void check_answer(const std::string& line) {
   info.rank = Rank(0);
   info.host_name = "node0";
   info.nics.emplace_back().name = "nic0";
-  DrainRequests requests(
-      Rank(0), 1, [](Rank, const DrainQuestion&) { return Reachability::answered; },
-      [](const DrainQuestion& question) {
-        R2CCL_CHECK(question.nic == "nic0");
-        return DrainTally();
-      });
+  RankQuery query(Rank(0), 1, {});
+  DrainRequests requests(query, 1, [](const DrainQuestion& question) {
+    R2CCL_CHECK(question.nic == "nic0");
+    return DrainTally();
+  });
   const auto answer = requests.answer(1, line, {info}, 0);
   R2CCL_CHECK(answer && answer->starts_with('{') && answer->ends_with('}'));
   R2CCL_CHECK(is_json_text(*answer));

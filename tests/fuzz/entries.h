@@ -34,6 +34,7 @@ inline constexpr FuzzEntry kFuzzEntries[] = {
     {"plan_text", fuzz_plan_text},
     {"printable", fuzz_printable},
     {"process_handle", fuzz_process_handle},
+    {"query", fuzz_query},
     {"rank_card", fuzz_rank_info},
     {"rank_summary", fuzz_rank_summary},
     {"rendezvous_messages", fuzz_rendezvous_messages},

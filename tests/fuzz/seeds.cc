@@ -25,6 +25,7 @@
 #include "runtime/collective/collective_mismatch_detector.h"
 #include "runtime/link/notice.h"
 #include "runtime/point_to_point/tagged_frame.h"
+#include "runtime/query/rank_query.h"
 #include "tests/fuzz/agreement_seeds.h"
 #include "tests/fuzz/seed_list.h"
 #include "tools/simulate/scenario_file.h"
@@ -85,7 +86,7 @@ void add_notices(Seeds& seeds) {
   seeds.add("notice", "ended", make_notice(NoticeKind::ended, 0, {}, kContextMax).bytes);
 }
 
-void add_admin(Seeds& seeds) {
+void add_calls(Seeds& seeds) {
   CallReport report;
   report.reason = CallReport::Reason::answer;
   report.number = 9;
@@ -99,9 +100,21 @@ void add_admin(Seeds& seeds) {
   report.root.number = 8;
   report.root_age_ms = 70;
   report.text = "AllReduce of 4 int32";
-  seeds.add("call_report", "answer", encode(report));
-  seeds.add("call_report", "empty", encode(CallReport()));
+  seeds.add("call_report", "answer", encode_calls(report));
+  report.reason = CallReport::Reason::end;
+  seeds.add("call_report", "end", encode(report));
+  CallReport empty;
+  empty.reason = CallReport::Reason::closing;
+  seeds.add("call_report", "empty", encode(empty));
+}
 
+void add_queries(Seeds& seeds) {
+  const std::vector<std::byte> body = encode(DrainQuestion());
+  seeds.add("query", "drain", encode(QueryMessage{QueryTopic::drain, 1, body}));
+  seeds.add("query", "probe", encode(QueryMessage{QueryTopic::probe, 1, {}}));
+}
+
+void add_admin(Seeds& seeds) {
   const std::array<std::byte, 5> payload{};
   seeds.add("tagged_frame", "whole",
             encode(TaggedFrame{.kind = TaggedFrame::Kind::whole,
@@ -118,7 +131,6 @@ void add_admin(Seeds& seeds) {
   seeds.add("tagged_frame", "credit", encode(TaggedFrame{.taken = 1 << 20}));
 
   DrainQuestion question;
-  question.number = 7;
   question.verb = DrainVerb::take_back;
   question.host = Rank(2);
   question.nic = "nic0";
@@ -129,7 +141,7 @@ void add_admin(Seeds& seeds) {
   tally.up = 5;
   tally.in_use = 1;
   tally.peer = Rank(1);
-  seeds.add("drain", "answer", encode_drain_answer(7, tally));
+  seeds.add("drain", "answer", encode(tally));
 
   RankSummary summary;
   summary.uptime_ms = 100'000;
@@ -470,6 +482,8 @@ std::vector<Seed> all_seeds() {
   add_blame(seeds);
   add_admin(seeds);
   add_notices(seeds);
+  add_queries(seeds);
+  add_calls(seeds);
   add_agreements(seeds);
   add_bootstrap(seeds);
   add_wire(seeds);

@@ -8,7 +8,6 @@ namespace r2ccl {
 std::vector<std::byte> encode(const DrainQuestion& question) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  out.put(question.number);
   out.put(static_cast<uint8_t>(question.verb));
   out.put(static_cast<uint32_t>(question.host.value()));
   out.put(static_cast<uint8_t>(question.nic.size()));
@@ -21,7 +20,6 @@ std::vector<std::byte> encode(const DrainQuestion& question) {
 Result<DrainQuestion> decode_drain_question(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   DrainQuestion question;
-  question.number = in.get<uint32_t>();
   const auto verb = in.get<uint8_t>();
   question.verb = static_cast<DrainVerb>(verb);
   question.host = Rank(static_cast<int32_t>(in.get<uint32_t>()));
@@ -35,10 +33,9 @@ Result<DrainQuestion> decode_drain_question(std::span<const std::byte> bytes) {
   return question;
 }
 
-std::vector<std::byte> encode_drain_answer(uint32_t number, const DrainTally& tally) {
+std::vector<std::byte> encode(const DrainTally& tally) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  out.put(number);
   out.put(tally.paths);
   out.put(tally.up);
   out.put(tally.marked);
@@ -50,20 +47,19 @@ std::vector<std::byte> encode_drain_answer(uint32_t number, const DrainTally& ta
   return bytes;
 }
 
-Result<DrainAnswer> decode_drain_answer(std::span<const std::byte> bytes) {
+Result<DrainTally> decode_drain_tally(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
-  DrainAnswer answer;
-  answer.number = in.get<uint32_t>();
-  answer.tally.paths = in.get<uint32_t>();
-  answer.tally.up = in.get<uint32_t>();
-  answer.tally.marked = in.get<uint32_t>();
-  answer.tally.in_use = in.get<uint32_t>();
-  answer.tally.busy = in.get<uint32_t>();
-  answer.tally.stranded = in.get<uint32_t>();
-  answer.tally.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
-  answer.tally.stranded_peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  DrainTally tally;
+  tally.paths = in.get<uint32_t>();
+  tally.up = in.get<uint32_t>();
+  tally.marked = in.get<uint32_t>();
+  tally.in_use = in.get<uint32_t>();
+  tally.busy = in.get<uint32_t>();
+  tally.stranded = in.get<uint32_t>();
+  tally.peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
+  tally.stranded_peer = Rank(static_cast<int32_t>(in.get<uint32_t>()));
   if (in.bad()) return Status(Code::remote, "malformed answer about a NIC's drain");
-  return answer;
+  return tally;
 }
 
 }  // namespace r2ccl

@@ -55,7 +55,6 @@ inline constexpr size_t kDrainNicBytesMax = 64;
 // The question to every rank of the job. The ranks of the host act on the verb, and all ranks
 // answer.
 struct DrainQuestion {
-  uint32_t number = 0;
   DrainVerb verb = DrainVerb::check;
   Rank host;        // a rank of the host, which stands for it
   std::string nic;  // its name, because ranks of one host may number NICs differently
@@ -80,12 +79,7 @@ struct DrainTally {
   friend bool operator==(const DrainTally&, const DrainTally&) = default;
 };
 
-// Encodes the answer, with the question's number before it.
-std::vector<std::byte> encode_drain_answer(uint32_t number, const DrainTally& tally);
-struct DrainAnswer {
-  uint32_t number = 0;
-  DrainTally tally;
-};
-Result<DrainAnswer> decode_drain_answer(std::span<const std::byte> bytes);
+std::vector<std::byte> encode(const DrainTally& tally);
+Result<DrainTally> decode_drain_tally(std::span<const std::byte> bytes);
 
 }  // namespace r2ccl

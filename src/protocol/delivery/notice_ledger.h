@@ -68,9 +68,10 @@ class NoticeLedger {
   uint64_t next() const { return next_; }
   // Returns the number of notices that the peer has not applied yet.
   size_t pending() const { return pending_.size(); }
-  size_t pending(uint8_t kind) const {
-    const auto first = numbers_.lower_bound({kind, 0, 0});
-    const auto last = numbers_.upper_bound({kind, UINT64_MAX, UINT64_MAX});
+  // The same, of a kind's notices about these subjects.
+  size_t pending(uint8_t kind, uint64_t first_subject, uint64_t last_subject) const {
+    const auto first = numbers_.lower_bound({kind, first_subject, 0});
+    const auto last = numbers_.upper_bound({kind, last_subject, UINT64_MAX});
     return static_cast<size_t>(std::distance(first, last));
   }
   bool pending(const NoticeSlot& slot) const { return numbers_.contains(slot); }

@@ -39,9 +39,9 @@ TEST(NoticeLedger, ANewerNoticeReplacesOneOfTheSameSlotOnly) {
   const std::vector<NoticeReport> said = ledger.report();
   const std::vector<NoticeReport> wanted = {{1, text(2)}, {2, text(3)}, {3, text(4)}};
   EXPECT_EQ(said, wanted);
-  EXPECT_EQ(ledger.pending(1), 2u);
-  EXPECT_EQ(ledger.pending(9), 1u);
-  EXPECT_EQ(ledger.pending(2), 0u);
+  EXPECT_EQ(ledger.pending(1, 0, UINT64_MAX), 2u);
+  EXPECT_EQ(ledger.pending(9, 0, UINT64_MAX), 1u);
+  EXPECT_EQ(ledger.pending(2, 0, UINT64_MAX), 0u);
 }
 
 TEST(NoticeLedger, KeepsOneNoticeOfEachSlotHoweverManyWereSet) {

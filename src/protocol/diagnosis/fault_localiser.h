@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire/wire.h"
 
@@ -70,7 +71,7 @@ const char* to_string(Scope scope);
 
 // Asks a host to open connections from its NICs to the NICs of the other `hosts`.
 struct ProbeRequest {
-  uint32_t number = 0;  // the localiser's number; the answer repeats it
+  uint32_t number = 0;  // the localiser's number; the answer repeats it. The codec leaves it out
   std::vector<uint32_t> hosts;
   friend bool operator==(const ProbeRequest&, const ProbeRequest&) = default;
 };
@@ -91,8 +92,7 @@ struct ProbeAnswer {
 
 // Both ends of a pair, and third hosts. More hosts would add nothing to the evidence of a fault.
 inline constexpr size_t kProbeHostsMax = 6;
-// Requests that the localising rank waits for at a time. A further one gives up the oldest.
-inline constexpr uint32_t kQuestionsMax = 64;
+inline constexpr uint32_t kQuestionsMax = limits::kProbeQuestionsMax;
 // As many as fit into one notice, with the longest names.
 inline constexpr size_t kProbesMax = 48;
 

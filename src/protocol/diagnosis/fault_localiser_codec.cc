@@ -127,7 +127,6 @@ std::vector<std::byte> encode(const ProbeRequest& request) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   const size_t count = std::min(request.hosts.size(), kProbeHostsMax);
-  out.put(request.number);
   out.put(static_cast<uint8_t>(count));
   for (size_t i = 0; i < count; ++i) out.put(request.hosts[i]);
   return bytes;
@@ -136,7 +135,6 @@ std::vector<std::byte> encode(const ProbeRequest& request) {
 Result<ProbeRequest> decode_probe_request(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   ProbeRequest request;
-  request.number = in.get<uint32_t>();
   const size_t count = in.get<uint8_t>();
   if (count > kProbeHostsMax) return Status(Code::remote, "too many hosts to probe");
   for (size_t i = 0; i < count; ++i) request.hosts.push_back(in.get<uint32_t>());
@@ -148,7 +146,6 @@ std::vector<std::byte> encode(const ProbeAnswer& answer) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
   const size_t count = std::min(answer.tried.size(), kProbesMax);
-  out.put(answer.number);
   out.put(answer.host);
   out.put(static_cast<uint8_t>(count));
   for (size_t i = 0; i < count; ++i) {
@@ -162,7 +159,6 @@ std::vector<std::byte> encode(const ProbeAnswer& answer) {
 Result<ProbeAnswer> decode_probe_answer(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   ProbeAnswer answer;
-  answer.number = in.get<uint32_t>();
   answer.host = in.get<uint32_t>();
   const size_t count = in.get<uint8_t>();
   if (count > kProbesMax) return Status(Code::remote, "more probes than can be asked for");

@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 10;
+inline constexpr uint8_t kWireVersion = 11;
 
 // --- data connection ----------------------------------------------------------------------------
 

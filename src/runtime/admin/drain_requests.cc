@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/hash.h"
 #include "base/json_writer.h"
 #include "base/limits.h"
 
@@ -94,6 +95,17 @@ FoundHost find_host(const std::vector<RankInfo>& rank_table, const DrainRequest&
   return {host->rank, "", ""};
 }
 
+// The next question replaces one that changes nothing. Only an equal command replaces a command:
+// the rank must receive each of them, in their order.
+uint64_t slot_of(const DrainQuestion& question) {
+  if (question.verb == DrainVerb::check) return 0;
+  uint64_t slot = 1;
+  for (const std::byte byte : encode(question)) {
+    slot = hash_of({slot, std::to_integer<uint64_t>(byte)});
+  }
+  return slot;
+}
+
 std::string tally_text(const DrainTally& tally) {
   JsonWriter out;
   out.begin_object()
@@ -117,7 +129,7 @@ std::string drain_problem_text(const std::string& unknown, const std::string& pr
   return out.text();
 }
 
-void write_drain_answer(JsonWriter& out, const StatusQuery::Member& member) {
+void write_drain_answer(JsonWriter& out, const RankQuery::Member& member) {
   out.field("presence", to_string(member.reachability));
   if (member.reachability == Reachability::answered) out.key("tally").json(member.answer);
 }
@@ -141,13 +153,30 @@ std::optional<DrainRequest> parse_drain_request(std::string_view line) {
   return whole ? request : std::nullopt;
 }
 
-DrainRequests::DrainRequests(Rank self, int32_t rank_count, Ask ask, Act act)
-    : ask_(std::move(ask)),
-      act_(std::move(act)),
-      query_(self, rank_count, [this](Rank rank, uint32_t number) {
-        question_.number = number;
-        return ask_(rank, question_);
-      }) {}
+DrainRequests::DrainRequests(RankQuery& query, size_t rank_count, Act act)
+    : query_(query), rank_count_(rank_count), act_(std::move(act)) {
+  query_.serve(QueryTopic::drain, handler());
+}
+
+RankQuery::Handler DrainRequests::handler() {
+  RankQuery::Handler handler;
+  handler.question = [this](Rank, uint32_t,
+                            std::span<const std::byte> body) -> Result<RankQuery::Reply> {
+    const auto question = decode_drain_question(body);
+    if (!question.ok()) return question.status();
+    const Rank host = question.value().host;
+    if (host.value() < 0 || static_cast<size_t>(host.value()) >= rank_count_) {
+      return Status(Code::remote, "a question about a NIC of an unknown rank");
+    }
+    return RankQuery::Reply(encode(act_(question.value())));
+  };
+  handler.answer = [](Rank, uint32_t, std::span<const std::byte> body) -> Result<std::string> {
+    const auto tally = decode_drain_tally(body);
+    if (!tally.ok()) return tally.status();
+    return tally_text(tally.value());
+  };
+  return handler;
+}
 
 std::optional<std::string> DrainRequests::answer(uint64_t client, std::string_view line,
                                                  const std::vector<RankInfo>& rank_table,
@@ -171,7 +200,7 @@ std::optional<DrainReply> DrainRequests::reply(uint64_t client, std::string_view
                                                const std::vector<RankInfo>& rank_table,
                                                TimeNs now) {
   newest_ = std::max(newest_, client);
-  if (query_.running()) return std::nullopt;
+  if (asking()) return std::nullopt;
   if (client_ == client) {
     client_.reset();
     turn_over_ = true;
@@ -185,14 +214,12 @@ std::optional<DrainReply> DrainRequests::reply(uint64_t client, std::string_view
   const FoundHost host = find_host(rank_table, *request);
   if (!host.rank) return DrainReply{host.problem, host.unknown, {}};
   request_ = *request;
-  question_ = {.number = 0,
-               .verb = request->verb,
-               .host = *host.rank,
-               .nic = request->nic,
-               .ticket = request->ticket};
+  const DrainQuestion question{
+      .verb = request->verb, .host = *host.rank, .nic = request->nic, .ticket = request->ticket};
   newest_at_start_ = newest_;
-  query_.start(now, tally_text(act_(question_)));
-  if (!query_.running()) return answers();
+  query_.ask_all(QueryTopic::drain, encode(question), tally_text(act_(question)), now,
+                 slot_of(question));
+  if (!asking()) return answers();
   client_ = client;
   return std::nullopt;
 }
@@ -206,20 +233,15 @@ bool DrainRequests::shares(uint64_t client, const std::optional<DrainRequest>& r
 
 // A client that has not fetched its answer by now has gone, so the next one gets the slot.
 void DrainRequests::progress(TimeNs now) {
-  query_.progress(now);
   turn_over_ = false;
-  if (query_.running() || now - query_.ended_at() < limits::kStatusFreshness) return;
+  if (asking() || now - query_.ended_at(QueryTopic::drain) < limits::kStatusFreshness) return;
   client_.reset();
 }
 
 TimeNs DrainRequests::next_timeout() const {
-  if (query_.running()) return query_.next_timeout();
-  if (client_) return query_.ended_at() + limits::kStatusFreshness;
+  if (asking()) return kNever;  // the query wakes this rank
+  if (client_) return query_.ended_at(QueryTopic::drain) + limits::kStatusFreshness;
   return turn_over_ ? 0 : kNever;
-}
-
-void DrainRequests::on_answer(Rank from, const DrainAnswer& answer) {
-  query_.on_answer(from, answer.number, tally_text(answer.tally));
 }
 
 }  // namespace r2ccl

@@ -1,9 +1,11 @@
 // Handles the requests of `r2ccl drain`: reads a request, asks every rank, and returns the answers
-// in JSON. It handles one request at a time, and acts on each exactly once. Other clients wait in
-// the order of their calls until that answer has been fetched. Only a check shares a question that
-// was sent to the ranks after the check arrived. Pure: callbacks send and act.
+// in JSON. Answers the questions of other ranks, too. It handles one request at a time, and acts on
+// each exactly once. Other clients wait in the order of their calls until that answer has been
+// fetched. Only a check shares a question that was sent to the ranks after the check arrived. Pure:
+// the query sends, and a callback acts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -13,8 +15,8 @@
 
 #include "base/json_writer.h"
 #include "protocol/admin/drain.h"
-#include "runtime/admin/status_query.h"
 #include "runtime/bootstrap/rank_info.h"
+#include "runtime/query/rank_query.h"
 
 namespace r2ccl {
 
@@ -34,20 +36,19 @@ std::optional<DrainRequest> parse_drain_request(std::string_view line);
 struct DrainReply {
   std::string problem;  // why there are no answers; empty: there are
   std::string unknown;  // "host" or "nic" where the problem is that the job has none of this name
-  std::vector<StatusQuery::Member> ranks;  // an answer is a tally in JSON
+  std::vector<RankQuery::Member> ranks;  // an answer is a tally in JSON
 };
 std::string drain_problem_text(const std::string& unknown, const std::string& problem);
 // Writes the fields `presence` and `tally` into an object that has begun.
-void write_drain_answer(JsonWriter& out, const StatusQuery::Member& member);
+void write_drain_answer(JsonWriter& out, const RankQuery::Member& member);
 
 class DrainRequests {
  public:
-  // Sends the question to a rank. As StatusQuery::Ask.
-  using Ask = std::function<Reachability(Rank rank, const DrainQuestion& question)>;
   // Carries the question out on this rank's own NIC, and returns the tally of its paths.
   using Act = std::function<DrainTally(const DrainQuestion& question)>;
 
-  DrainRequests(Rank self, int32_t rank_count, Ask ask, Act act);
+  // `query` must outlive this.
+  DrainRequests(RankQuery& query, size_t rank_count, Act act);
   DrainRequests(const DrainRequests&) = delete;
   DrainRequests& operator=(const DrainRequests&) = delete;
 
@@ -58,23 +59,24 @@ class DrainRequests {
   // The same, and not in JSON.
   std::optional<DrainReply> reply(uint64_t client, std::string_view line,
                                   const std::vector<RankInfo>& rank_table, TimeNs now);
-  void on_answer(Rank from, const DrainAnswer& answer);
+  // After the query's.
   void progress(TimeNs now);
   TimeNs next_timeout() const;
 
  private:
   bool shares(uint64_t client, const std::optional<DrainRequest>& request) const;
-  DrainReply answers() const { return {"", "", query_.members()}; }
+  bool asking() const { return query_.running(QueryTopic::drain); }
+  DrainReply answers() const { return {"", "", query_.members(QueryTopic::drain)}; }
+  RankQuery::Handler handler();
 
-  const Ask ask_;
+  RankQuery& query_;
+  const size_t rank_count_;
   const Act act_;
-  StatusQuery query_;
   std::optional<uint64_t> client_;  // the client that asked; none: its answer has been fetched
   bool turn_over_ = false;          // the next client gets the slot with the next progress()
   uint64_t newest_ = 0;             // the latest client so far
   uint64_t newest_at_start_ = 0;    // the latest client when the query began
   DrainRequest request_;
-  DrainQuestion question_;
 };
 
 }  // namespace r2ccl

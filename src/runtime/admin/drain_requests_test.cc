@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "base/limits.h"
 
 namespace r2ccl {
@@ -55,26 +58,49 @@ class ScriptedRequests {
  public:
   std::optional<std::string> ask(const std::string& line, TimeNs now = kStart,
                                  uint64_t client = 1) {
-    requests.progress(now);
+    progress(now);
     return requests.answer(client, line, rank_table_, now);
   }
-  void answer(int32_t rank, uint32_t marked) {
-    DrainAnswer answer{asked.back().number, {.paths = 2, .marked = marked}};
-    requests.on_answer(Rank(rank), answer);
+  void progress(TimeNs now) {
+    query.progress(now);
+    requests.progress(now);
   }
+  void reply(int32_t rank, uint32_t number, const DrainTally& tally) {
+    const auto body = encode(tally);
+    query.on_answer(Rank(rank), encode(QueryMessage{QueryTopic::drain, number, body}));
+  }
+  void answer(int32_t rank, uint32_t marked) {
+    reply(rank, numbers.back(), {.paths = 2, .marked = marked});
+  }
+  TimeNs next_timeout() const { return std::min(query.next_timeout(), requests.next_timeout()); }
 
   std::vector<RankInfo> rank_table_ = rank_table();
   std::vector<DrainQuestion> asked;
+  std::vector<uint32_t> numbers;  // of these
+  std::vector<uint64_t> subjects;
+  std::vector<DrainTally> answers;
   std::vector<DrainQuestion> acted;
-  DrainRequests requests{Rank(0), 3,
-                         [this](Rank, const DrainQuestion& question) {
-                           asked.push_back(question);
-                           return Reachability::no_answer;
-                         },
-                         [this](const DrainQuestion& question) {
+  RankQuery query{Rank(0), 3, callbacks()};
+  DrainRequests requests{query, 3, [this](const DrainQuestion& question) {
                            acted.push_back(question);
                            return DrainTally{.paths = 4, .marked = 4};
                          }};
+
+ private:
+  RankQuery::Callbacks callbacks() {
+    RankQuery::Callbacks callbacks;
+    callbacks.ask = [this](Rank, QueryTopic, uint64_t subject, const RankQuery::Bytes& bytes) {
+      const auto message = decode_query_message(bytes);
+      asked.push_back(decode_drain_question(message.value().body).value());
+      numbers.push_back(message.value().number);
+      subjects.push_back(subject);
+      return Reachability::no_answer;
+    };
+    callbacks.answer = [this](Rank, uint64_t, const RankQuery::Bytes& bytes) {
+      answers.push_back(decode_drain_tally(decode_query_message(bytes).value().body).value());
+    };
+    return callbacks;
+  }
 };
 
 bool has(const std::optional<std::string>& text, const std::string& part) {
@@ -90,10 +116,10 @@ TEST(DrainRequests, AsksEveryRankAndReportsEachAnswer) {
   EXPECT_EQ(scripted.asked[0].nic, "nic1");
   EXPECT_EQ(scripted.acted.size(), 1u);
   scripted.answer(1, 2);
-  scripted.requests.progress(kStart + 1);
+  scripted.progress(kStart + 1);
   EXPECT_FALSE(scripted.ask(kLine, kStart + 1));
   scripted.answer(2, 1);
-  scripted.requests.progress(kStart + 2);
+  scripted.progress(kStart + 2);
   const auto told = scripted.ask(kLine, kStart + 2);
   EXPECT_TRUE(has(told, "{\"host\":\"h1\",\"nic\":\"nic1\",\"ranks\":[{\"rank\":0,"));
   EXPECT_TRUE(has(told,
@@ -103,7 +129,49 @@ TEST(DrainRequests, AsksEveryRankAndReportsEachAnswer) {
   // An answer that was fetched is not repeated: the state may have changed.
   EXPECT_FALSE(scripted.ask(kLine, kStart + 3, 2));
   EXPECT_EQ(scripted.asked.size(), 4u);
-  EXPECT_GT(scripted.asked[2].number, scripted.asked[0].number);
+  EXPECT_GT(scripted.numbers[2], scripted.numbers[0]);
+}
+
+// A question that changes nothing gives way to the next one. A rank must read every command.
+TEST(DrainRequests, ReplacesUnreadChecksAndNoOtherCommand) {
+  ScriptedRequests scripted;
+  TimeNs now = kStart;
+  uint64_t client = 0;
+  for (const std::string line :
+       {"check nic1", "check nic0", "start nic1", "undo nic1", "start nic0", "start nic1"}) {
+    EXPECT_FALSE(scripted.ask("drain " + line + " h1\n", now, ++client));
+    scripted.answer(1, 0);
+    scripted.answer(2, 0);
+    scripted.progress(++now);
+    EXPECT_TRUE(scripted.requests.answer(client, "", scripted.rank_table_, now));
+    ++now;
+  }
+  const std::vector<uint64_t>& subjects = scripted.subjects;
+  ASSERT_EQ(subjects.size(), 12u);
+  EXPECT_EQ(subjects[0], subjects[2]) << "checks";
+  EXPECT_EQ(subjects[4], subjects[10]) << "the same command";
+  const std::set<uint64_t> apart{subjects[0], subjects[4], subjects[6], subjects[8]};
+  EXPECT_EQ(apart.size(), 4u);
+}
+
+TEST(DrainRequests, AnswersTheQuestionsOfOtherRanks) {
+  ScriptedRequests scripted;
+  const auto ask = [&](const DrainQuestion& question) {
+    const auto body = encode(question);
+    scripted.query.on_question(Rank(1), encode(QueryMessage{QueryTopic::drain, 1, body}));
+  };
+  const DrainQuestion question{.verb = DrainVerb::drain, .host = Rank(2), .nic = "nic7"};
+  ask(question);
+  EXPECT_EQ(scripted.acted, std::vector{question});
+  ASSERT_EQ(scripted.answers.size(), 1u);
+  EXPECT_EQ(scripted.answers[0].marked, 4u);
+  for (const Rank unknown : {Rank(3), Rank(-1)}) {
+    ask({.verb = DrainVerb::drain, .host = unknown, .nic = "nic7"});
+  }
+  scripted.query.on_question(Rank(1), encode(QueryMessage{QueryTopic::drain, 1, {}}));
+  EXPECT_EQ(scripted.acted.size(), 1u);
+  EXPECT_EQ(scripted.answers.size(), 1u);
+  EXPECT_EQ(scripted.query.refused(), 3u);
 }
 
 TEST(DrainRequests, NamesTheRanksThatDoNotAnswerInTime) {
@@ -111,7 +179,7 @@ TEST(DrainRequests, NamesTheRanksThatDoNotAnswerInTime) {
   EXPECT_FALSE(scripted.ask(kLine));
   scripted.answer(2, 2);
   const TimeNs late = kStart + limits::kStatusQueryTimeMax;
-  scripted.requests.progress(late);
+  scripted.progress(late);
   EXPECT_TRUE(
       has(scripted.ask(kLine, late), "\"rank\":1,\"host\":\"h1\",\"presence\":\"no answer\"}"));
 }
@@ -125,16 +193,16 @@ TEST(DrainRequests, KeepsAnotherRequestWaitingAndDoesNotMixTheAnswers) {
   scripted.answer(1, 2);
   scripted.answer(2, 2);
   // The client in the slot fetches its answer, though the other client is called before it.
-  scripted.requests.progress(kStart + 1);
+  scripted.progress(kStart + 1);
   EXPECT_FALSE(scripted.requests.answer(2, undo, scripted.rank_table_, kStart + 1));
   EXPECT_TRUE(
       has(scripted.requests.answer(1, kLine, scripted.rank_table_, kStart + 1), "\"marked\":2"));
   EXPECT_EQ(scripted.acted.size(), 1u);
-  EXPECT_EQ(scripted.requests.next_timeout(), 0) << "the other's turn has come";
+  EXPECT_EQ(scripted.next_timeout(), 0) << "the other's turn has come";
   EXPECT_FALSE(scripted.ask(undo, kStart + 1, 2));
   EXPECT_EQ(scripted.asked.back().verb, DrainVerb::undo);
   // The answer to an old question.
-  scripted.requests.on_answer(Rank(1), {scripted.asked.front().number, {}});
+  scripted.reply(1, scripted.numbers.front(), {});
   scripted.answer(1, 0);
   scripted.answer(2, 0);
   EXPECT_TRUE(has(scripted.ask(undo, kStart + 2, 2), "\"marked\":0"));
@@ -150,7 +218,7 @@ TEST(DrainRequests, DoesNotWaitForAClientThatHasLeft) {
   scripted.answer(2, 2);
   EXPECT_FALSE(scripted.ask(kLine, kStart + 1, 2));
   EXPECT_EQ(scripted.acted.size(), 1u);
-  const TimeNs due = scripted.requests.next_timeout();
+  const TimeNs due = scripted.next_timeout();
   EXPECT_EQ(due, kStart + 1 + limits::kStatusFreshness);
   EXPECT_FALSE(scripted.ask(kLine, due, 2));
   EXPECT_EQ(scripted.acted.size(), 2u);
@@ -170,7 +238,7 @@ TEST(DrainRequests, SharesAQuestionThatWasAskedAfterACheckArrived) {
   EXPECT_FALSE(scripted.ask(kLine, kStart + 1, 6));
   scripted.answer(1, 0);
   scripted.answer(2, 0);
-  scripted.requests.progress(kStart + 2);
+  scripted.progress(kStart + 2);
   EXPECT_FALSE(scripted.requests.answer(2, check, scripted.rank_table_, kStart + 2))
       << "of before it came";
   EXPECT_TRUE(
@@ -181,7 +249,7 @@ TEST(DrainRequests, SharesAQuestionThatWasAskedAfterACheckArrived) {
   EXPECT_FALSE(scripted.ask(check, kStart + 4, 7));
   scripted.answer(1, 1);
   scripted.answer(2, 1);
-  scripted.requests.progress(kStart + 5);
+  scripted.progress(kStart + 5);
   const auto in_turn = [&](uint64_t client, const std::string& line) {
     return scripted.requests.answer(client, line, scripted.rank_table_, kStart + 5);
   };

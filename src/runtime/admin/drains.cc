@@ -1,35 +1,16 @@
 #include "runtime/admin/drains.h"
 
-#include "base/hash.h"
 #include "base/limits.h"
-#include "runtime/admin/ask_by_notice.h"
-#include "runtime/link/notice.h"
 
 namespace r2ccl {
-namespace {
 
-// The next question replaces one that changes nothing. Only an equal command replaces a command:
-// the rank must receive each of them, in their order.
-uint64_t subject_of(DrainQuestion question) {
-  if (question.verb == DrainVerb::check) return 0;
-  question.number = 0;
-  uint64_t subject = 1;
-  for (const std::byte byte : encode(question)) {
-    subject = hash_of({subject, std::to_integer<uint64_t>(byte)});
-  }
-  return subject;
-}
-
-}  // namespace
-
-Drains::Drains(ProgressEngine& engine, const Clock& clock, DrainRegistry* registry)
+Drains::Drains(ProgressEngine& engine, RankQuery& query, const Clock& clock,
+               DrainRegistry* registry)
     : engine_(engine),
       clock_(clock),
       registry_(registry),
-      requests_(
-          engine.self(), static_cast<int32_t>(engine.rank_count()),
-          [this](Rank rank, const DrainQuestion& question) { return ask(rank, question); },
-          [this](const DrainQuestion& question) { return act(question); }) {}
+      requests_(query, engine.rank_count(),
+                [this](const DrainQuestion& question) { return act(question); }) {}
 
 Drains::~Drains() {
   if (registry_ != nullptr) registry_->forget(this);
@@ -68,11 +49,6 @@ std::optional<DrainReply> Drains::reply(uint64_t client, std::string_view line) 
   return requests_.reply(client, line, engine_.job().ranks(), clock_.now());
 }
 
-Reachability Drains::ask(Rank rank, const DrainQuestion& question) {
-  return ask_by_notice(*engine_.link(rank), make_notice(NoticeKind::drain_question,
-                                                        subject_of(question), encode(question)));
-}
-
 // The command refuses to drain the last NIC. But two operators who each leave one NIC may have
 // checked at the same moment. This rank knows which request came first.
 bool Drains::refuses(NicId nic, const DrainQuestion& question) const {
@@ -97,21 +73,6 @@ DrainTally Drains::act(const DrainQuestion& question) {
     }
   }
   return engine_.tally_drain(question.host, question.nic);
-}
-
-void Drains::on_question(Rank peer, std::span<const std::byte> body) {
-  const auto question = decode_drain_question(body);
-  const bool known = question.ok() && question.value().host.value() >= 0 &&
-                     static_cast<size_t>(question.value().host.value()) < engine_.rank_count();
-  if (!known) return;
-  const DrainTally tally = act(question.value());
-  engine_.link(peer)->send_notice(
-      make_notice(NoticeKind::drain_answer, encode_drain_answer(question.value().number, tally)));
-}
-
-void Drains::on_answer(Rank peer, std::span<const std::byte> body) {
-  const auto answer = decode_drain_answer(body);
-  if (answer.ok()) requests_.on_answer(peer, answer.value());
 }
 
 }  // namespace r2ccl

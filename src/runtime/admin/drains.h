@@ -3,10 +3,8 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,7 +20,7 @@ class Drains {
  public:
   // Requires that the engine has been started and that all arguments outlive this. `registry` may
   // be null.
-  Drains(ProgressEngine& engine, const Clock& clock, DrainRegistry* registry);
+  Drains(ProgressEngine& engine, RankQuery& query, const Clock& clock, DrainRegistry* registry);
   ~Drains();
   Drains(const Drains&) = delete;
   Drains& operator=(const Drains&) = delete;
@@ -33,14 +31,10 @@ class Drains {
   // As DrainRequests::answer and reply.
   std::optional<std::string> answer(uint64_t client, std::string_view line);
   std::optional<DrainReply> reply(uint64_t client, std::string_view line);
-  // Handle the body of a notice, which follows its kind byte.
-  void on_question(Rank peer, std::span<const std::byte> body);
-  void on_answer(Rank peer, std::span<const std::byte> body);
   void progress(TimeNs now) { requests_.progress(now); }
   TimeNs next_timeout() const { return requests_.next_timeout(); }
 
  private:
-  Reachability ask(Rank rank, const DrainQuestion& question);
   DrainTally act(const DrainQuestion& question);
   void take_out(NicId nic, uint64_t ticket);
   void put_back(NicId nic);

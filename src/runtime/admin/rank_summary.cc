@@ -40,8 +40,9 @@ constexpr size_t kCallBytes = 1 + kSummaryCallBytesMax + 4 + bytes_of(kBlocker);
 constexpr size_t kRelayBytes = bytes_of(kRelayEnds) + 1 + bytes_of(kRelayState);
 constexpr size_t kRelaysFixedBytes = 1 + 4;
 constexpr size_t kCountsBytes = 4 + 4;
-// The notice's kind and the question's number stand before the summary.
-constexpr size_t kPrefixBytes = 1 + 4;
+// Before the summary stand the notice's kind, context and subject, and the answer's topic and
+// number.
+constexpr size_t kPrefixBytes = 1 + 8 + 8 + 1 + 4;
 
 static_assert(kPrefixBytes + kFixedBytes + kCallBytes + kRelaysFixedBytes + kCountsBytes +
                   kSummaryErrorBytesMax + kSummaryLinesMax * (kLineBytes + kLineDrainBytes) +

@@ -13,10 +13,10 @@
 #include "base/limits.h"
 #include "base/status.h"
 #include "protocol/wire/wire.h"
-#include "runtime/admin/status_query.h"
 #include "runtime/bootstrap/rank_info.h"
 #include "runtime/collective/blocker.h"
 #include "runtime/engine/idle_nics.h"
+#include "runtime/query/reachability.h"
 
 namespace r2ccl {
 
@@ -96,7 +96,7 @@ struct RankSummary {
 
 inline constexpr size_t kSummaryLinesMax = limits::kNicsMax + 2;
 inline constexpr size_t kSummaryTroublesMax = 18;
-inline constexpr size_t kSummaryErrorBytesMax = 240;
+inline constexpr size_t kSummaryErrorBytesMax = 236;
 inline constexpr size_t kSummaryCallBytesMax = 80;
 
 // Truncates each list and text to its bound and records the number of omitted entries. The relays

@@ -4,6 +4,9 @@
 
 #include <random>
 
+#include "runtime/link/notice.h"
+#include "runtime/query/rank_query.h"
+
 namespace r2ccl {
 namespace {
 
@@ -35,6 +38,9 @@ size_t relay_bytes(const RankSummary& summary) {
   return 5 + summary.relays.size() * kRelayBytes;
 }
 constexpr size_t kCountBytes = 8;  // two counts end the encoding
+// The bytes before it in the answer of a rank of a later communicator.
+const size_t kPrefixBytes =
+    make_notice(NoticeKind::answer, 0, encode(QueryMessage{}), ContextId(5)).bytes.size();
 size_t drain_bytes(const RankSummary& summary) {
   return summary.nics.size() * 5;
 }
@@ -128,8 +134,9 @@ TEST(RankSummary, TellsOfAsManyRelaysAsTheOtherListsLeaveRoomFor) {
   for (const size_t nics : {size_t{2}, size_t{8}, size_t{40}, kSummaryLinesMax}) {
     summary.nics.resize(nics, summary.nics[0]);
     const std::vector<std::byte> bytes = encode(summary);
-    EXPECT_LE(bytes.size() + 5, limits::kNoticeBytesMax);
-    EXPECT_GT(bytes.size() + 5 + kRelayBytes, limits::kNoticeBytesMax) << "room for another";
+    EXPECT_LE(bytes.size() + kPrefixBytes, limits::kNoticeBytesMax);
+    EXPECT_GT(bytes.size() + kPrefixBytes + kRelayBytes, limits::kNoticeBytesMax)
+        << "room for another";
     const auto read = decode_rank_summary(bytes);
     ASSERT_TRUE(read.ok());
     EXPECT_EQ(read.value().relays.size() + read.value().relays_left_out, 300u);
@@ -153,8 +160,7 @@ TEST(RankSummary, FitsIntoANoticeForAnyNumberOfPaths) {
   summary.troubles.resize(1000, summary.troubles[0]);
   summary.relays.resize(1000, summary.relays[0]);
   const std::vector<std::byte> bytes = encode(summary);
-  // The notice's kind and the question's number are added to it.
-  EXPECT_LE(bytes.size() + 5, limits::kNoticeBytesMax);
+  EXPECT_LE(bytes.size() + kPrefixBytes, limits::kNoticeBytesMax);
   const auto read = decode_rank_summary(bytes);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read.value().nics.size(), kSummaryLinesMax);

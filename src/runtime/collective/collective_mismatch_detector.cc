@@ -50,9 +50,29 @@ bool get_waits(ByteReader& in, CallReport& report) {
 }  // namespace
 
 std::vector<std::byte> encode(const CallReport& report) {
+  std::vector<std::byte> bytes{static_cast<std::byte>(report.reason)};
+  ByteWriter(bytes).put_bytes(encode_calls(report));
+  return bytes;
+}
+
+Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  const auto reason = static_cast<CallReport::Reason>(in.get<uint8_t>());
+  switch (reason) {
+    case CallReport::Reason::differ:
+    case CallReport::Reason::end:
+    case CallReport::Reason::closing:
+      return decode_calls(reason, in.get_bytes(in.remaining()));
+    case CallReport::Reason::compare:
+    case CallReport::Reason::answer:
+      break;
+  }
+  return Status(Code::remote, "malformed report of calls: its reason is unknown");
+}
+
+std::vector<std::byte> encode_calls(const CallReport& report) {
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  out.put(static_cast<uint8_t>(report.reason));
   out.put(report.number);
   out.put(report.chain);
   out.put(report.sends);
@@ -64,10 +84,10 @@ std::vector<std::byte> encode(const CallReport& report) {
   return bytes;
 }
 
-Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
+Result<CallReport> decode_calls(CallReport::Reason reason, std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   CallReport report;
-  report.reason = static_cast<CallReport::Reason>(in.get<uint8_t>());
+  report.reason = reason;
   report.number = in.get<uint64_t>();
   report.chain = in.get<uint64_t>();
   report.sends = in.get<uint64_t>();
@@ -75,9 +95,6 @@ Result<CallReport> decode_call_report(std::span<const std::byte> bytes) {
   report.tagged_sends = in.get<uint64_t>();
   const bool sound = get_waits(in, report);
   if (in.bad()) return Status(Code::remote, "malformed report of calls: it is cut short");
-  if (report.reason < CallReport::Reason::compare || report.reason > CallReport::Reason::closing) {
-    return Status(Code::remote, "malformed report of calls: its reason is unknown");
-  }
   if (!sound) return Status(Code::remote, "malformed report of calls: its waits make no sense");
   if (in.remaining() > kTextBytesMax) {
     return Status(Code::remote, "malformed report of calls: its text is too long");

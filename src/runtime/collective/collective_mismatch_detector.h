@@ -28,7 +28,8 @@ namespace r2ccl {
 // A rank's report of its calls to another rank.
 struct CallReport {
   enum class Reason : uint8_t {
-    compare = 1,  // is the receiver's history the same up to there? Which rank does it wait for?
+    compare = 1,  // a question: is the receiver's history the same up to there? Which rank does it
+                  // wait for?
     differ = 2,   // the sender has received a message of another call
     end = 3,      // the sender makes no more calls
     answer = 4,   // answers `compare`, or reports a change since the last answer
@@ -47,8 +48,12 @@ struct CallReport {
   std::string text;          // the call in words
   friend bool operator==(const CallReport&, const CallReport&) = default;
 };
+// The body of a notice of kind `calls`: a report for another reason than a question.
 std::vector<std::byte> encode(const CallReport& report);
 Result<CallReport> decode_call_report(std::span<const std::byte> bytes);
+// The body of a question or an answer, which needs no reason.
+std::vector<std::byte> encode_calls(const CallReport& report);
+Result<CallReport> decode_calls(CallReport::Reason reason, std::span<const std::byte> bytes);
 
 class CollectiveMismatchDetector {
  public:

@@ -117,9 +117,9 @@ class Pair : public ::testing::Test {
       any = false;
       for (int32_t rank = 0; rank < 2; ++rank) {
         while (!sides_[rank].sent.empty()) {
-          const auto bytes = encode(sides_[rank].sent.front());
+          const CallReport sent = std::move(sides_[rank].sent.front());
           sides_[rank].sent.pop_front();
-          const CallReport report = decode_call_report(bytes).value();
+          const CallReport report = decode_calls(sent.reason, encode_calls(sent)).value();
           sides_[1 - rank].detector->on_report(Rank(rank), report);
           sides_[1 - rank].waits->on_report(Rank(rank), report, now_);
           any = true;
@@ -262,6 +262,16 @@ TEST_F(Pair, CountCollectivesThatHaveNotBegunWhenOneFinalizes) {
             "called 3 collectives");
 }
 
+// Questions and answers have notices of their own.
+TEST(CallReport, IsNoQuestionAndNoAnswer) {
+  for (uint8_t reason = 0; reason < 8; ++reason) {
+    CallReport report;
+    report.reason = static_cast<CallReport::Reason>(reason);
+    const bool told = reason == 2 || reason == 3 || reason == 5;
+    EXPECT_EQ(decode_call_report(encode(report)).ok(), told) << int{reason};
+  }
+}
+
 TEST(CallReport, SurvivesRandomAndDamagedBytes) {
   std::mt19937_64 random(7);
   const Blocker root{
@@ -269,6 +279,7 @@ TEST(CallReport, SurvivesRandomAndDamagedBytes) {
   const CallReport sample{
       CallReport::Reason::end, 5, 6, 7, 8, 9, true, Rank(4), root, 11, "Barrier 5"};
   EXPECT_EQ(decode_call_report(encode(sample)).value(), sample);
+  EXPECT_EQ(decode_calls(sample.reason, encode_calls(sample)).value(), sample);
   for (int i = 0; i < 20'000; ++i) {
     std::vector<std::byte> bytes = encode(sample);
     bytes.resize(random() % (bytes.size() + 600));

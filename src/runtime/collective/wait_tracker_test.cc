@@ -123,7 +123,7 @@ class World {
     auto& queue = letters_[{from, to}];
     TimeNs due = now_ + static_cast<TimeNs>(random_() % 3) * kStep;
     if (!queue.empty()) due = std::max(due, queue.back().at);
-    queue.push_back({from, decode_call_report(encode(report)).value(), due});
+    queue.push_back({from, decode_calls(reason, encode_calls(report)).value(), due});
     ++reports_;
   }
   void deliver() {

@@ -53,10 +53,11 @@ void log_verdict(const std::string& subject, const Verdict& verdict, bool replac
 
 }  // namespace
 
-FaultReporter::FaultReporter(ProgressEngine& engine, const HostNics& host_nics, const Clock& clock,
-                             std::function<void(size_t)> made, bool logs)
+FaultReporter::FaultReporter(ProgressEngine& engine, const HostNics& host_nics, RankQuery& query,
+                             const Clock& clock, std::function<void(size_t)> made, bool logs)
     : engine_(engine),
       host_nics_(host_nics),
+      query_(query),
       clock_(clock),
       made_(std::move(made)),
       logs_(logs),
@@ -71,6 +72,7 @@ FaultReporter::FaultReporter(ProgressEngine& engine, const HostNics& host_nics, 
   }
   loss_localiser_ = LossLocaliser(nics);
   fault_localiser_ = FaultLocaliser(std::move(nics));
+  query_.serve(QueryTopic::probe, probe_handler());
 }
 
 NicName FaultReporter::name_of(Rank rank, NicId nic) const {
@@ -233,15 +235,37 @@ void FaultReporter::report_losses(const LossReport& report, Rank localiser, Time
   engine_.link(localiser)->send_notice(make_notice(NoticeKind::losses, encode(report)));
 }
 
-void FaultReporter::on_probe_request(Rank peer, std::span<const std::byte> bytes) {
-  const auto request = decode_probe_request(bytes);
-  if (request.ok()) probe(peer, request.value());
+// Returns whether the rank may be the one that localises, as far as this rank can know. A lower one
+// may have lost its connections to all ranks below it. A higher one is connected to this rank, or
+// its question would not be here. It may have asked before that; now this rank is the lower one,
+// unless it has left.
+bool FaultReporter::may_localise(Rank peer) const {
+  return peer < engine_.self() || engine_.link(peer)->ends();
 }
 
-void FaultReporter::on_probe_answer(Rank peer, std::span<const std::byte> bytes) {
-  const auto answer = decode_probe_answer(bytes);
-  if (!answer.ok() || answer.value().host != host_of(peer)) return;
-  fault_localiser_.on_answer(answer.value(), clock_.now());
+RankQuery::Handler FaultReporter::probe_handler() {
+  RankQuery::Handler handler;
+  handler.question = [this](Rank from, uint32_t number,
+                            std::span<const std::byte> body) -> Result<RankQuery::Reply> {
+    auto request = decode_probe_request(body);
+    if (!request.ok()) return request.status();
+    if (!may_localise(from)) return RankQuery::Reply();
+    request.value().number = number;
+    probe(from, request.value());
+    return RankQuery::Reply();
+  };
+  handler.answer = [this](Rank from, uint32_t number,
+                          std::span<const std::byte> body) -> Result<std::string> {
+    auto answer = decode_probe_answer(body);
+    if (!answer.ok()) return answer.status();
+    if (answer.value().host != host_of(from)) {
+      return Status(Code::remote, "an answer about the NICs of another host");
+    }
+    answer.value().number = number;
+    fault_localiser_.on_answer(answer.value(), clock_.now());
+    return std::string();
+  };
+  return handler;
 }
 
 void FaultReporter::tell(const Report& report, Rank localiser, TimeNs now) {
@@ -344,18 +368,16 @@ void FaultReporter::report_all(Rank localiser, TimeNs now) {
 
 // Asks those ranks of each host that together use all its NICs.
 void FaultReporter::ask(const ProbeRequest& request, const std::vector<bool>& ended) {
+  std::vector<Rank> others;
   for (const uint32_t host : request.hosts) {
     const std::vector<Rank> ranks = host_nics_.users_of_all(host, ended);
     fault_localiser_.asked(request.number, host, ranks.size());
     for (const Rank rank : ranks) {
-      if (rank == engine_.self()) {
-        probe(rank, request);
-      } else {
-        engine_.link(rank)->send_notice(
-            make_notice(NoticeKind::probe_request, probe_slot(request.number), encode(request)));
-      }
+      rank == engine_.self() ? probe(rank, request) : others.push_back(rank);
     }
   }
+  query_.ask(QueryTopic::probe, request.number, others, encode(request),
+             probe_slot(request.number));
 }
 
 // Returns a path to each NIC of these hosts from each NIC of this rank, where there is one.
@@ -400,8 +422,8 @@ void FaultReporter::probe(Rank requester, const ProbeRequest& request) {
 
 void FaultReporter::on_probed(Rank requester, const ProbeAnswer& answer) {
   if (requester == engine_.self()) return fault_localiser_.on_answer(answer, clock_.now());
-  engine_.link(requester)->send_notice(
-      make_notice(NoticeKind::probe_answer, probe_slot(answer.number), encode(answer)));
+  query_.answer(QueryTopic::probe, requester, answer.number, encode(answer),
+                probe_slot(answer.number));
 }
 
 void FaultReporter::announce_one(Verdict verdict, const std::vector<bool>& ended) {

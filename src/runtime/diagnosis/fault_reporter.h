@@ -20,6 +20,7 @@
 #include "runtime/diagnosis/verdict_trust.h"
 #include "runtime/engine/progress_engine.h"
 #include "runtime/peers/host_nics.h"
+#include "runtime/query/rank_query.h"
 
 namespace r2ccl {
 
@@ -27,8 +28,9 @@ class FaultReporter {
  public:
   // `made(place)`: called when the verdict at this place of the list is new, or has replaced a less
   // precise one; may be empty. `logs`: each verdict is a line of the log; else `made` tells it.
-  FaultReporter(ProgressEngine& engine, const HostNics& host_nics, const Clock& clock,
-                std::function<void(size_t place)> made = {}, bool logs = true);
+  // `host_nics`, `query`: of the job; they must outlive this.
+  FaultReporter(ProgressEngine& engine, const HostNics& host_nics, RankQuery& query,
+                const Clock& clock, std::function<void(size_t place)> made = {}, bool logs = true);
 
   void on_path_event(const PathEvent& event);
   // Handle the body of a notice of this peer, which follows its kind byte. A peer may be faulty: it
@@ -40,8 +42,6 @@ class FaultReporter {
   void on_vouch(Rank peer, std::span<const std::byte> bytes) {
     trust_.on_vouch(peer, bytes, clock_.now());
   }
-  void on_probe_request(Rank peer, std::span<const std::byte> bytes);
-  void on_probe_answer(Rank peer, std::span<const std::byte> bytes);
   void on_losses(Rank peer, std::span<const std::byte> bytes);
   // `end`: goodbye also when the peer's departure is expected.
   void on_peer_gone(Rank peer, PeerEnd end);
@@ -90,6 +90,8 @@ class FaultReporter {
   bool is_over(const Report& report) const;
   void take_back_late(TimeNs now);
   void report_all(Rank localiser, TimeNs now);
+  RankQuery::Handler probe_handler();
+  bool may_localise(Rank peer) const;
   void ask(const ProbeRequest& request, const std::vector<bool>& ended);
   void probe(Rank requester, const ProbeRequest& request);
   std::vector<NicProber::Target> targets_of(const ProbeRequest& request) const;
@@ -105,6 +107,7 @@ class FaultReporter {
 
   ProgressEngine& engine_;
   const HostNics& host_nics_;
+  RankQuery& query_;
   const Clock& clock_;
   const std::function<void(size_t)> made_;
   const bool logs_;

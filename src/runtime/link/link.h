@@ -132,7 +132,9 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
     return !notices_.pending(slot) || peer_ended();
   }
   size_t notices_pending() const { return notices_.pending(); }
-  size_t notices_pending(uint8_t kind) const { return notices_.pending(kind); }
+  size_t notices_pending(uint8_t kind, uint64_t first_subject, uint64_t last_subject) const {
+    return notices_.pending(kind, first_subject, last_subject);
+  }
   bool peer_ended() const override { return peer_end_.has_value(); }
   std::optional<PeerEnd> peer_end() const { return peer_end_; }
   // True when the peer's goodbye has arrived, and with it everything that the peer ever sent.

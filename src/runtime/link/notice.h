@@ -12,24 +12,17 @@
 namespace r2ccl {
 
 enum class NoticeKind : uint8_t {
-  failure = 1,         // the sender's communicator has failed: a Code, text of the root cause
-  observation = 2,     // to the localising rank; subject: the path, or the peer that is gone
-  verdict = 3,         // from the localising rank; subject: its number
-  address = 4,         // a NIC of the sender has a new address; subject: the NIC
-  calls = 5,           // the sender's latest calls: a CallReport; subject: its reason
-  status_request = 6,  // asks for the receiver's status. The number of the question (4 bytes)
-  status = 7,          // the answer: the question's number (4 bytes), the sender's summary
-  drained = 8,         // all NICs of the sender that are out of service: a NicSet
-  drain_question = 9,  // about a NIC of any rank: a DrainQuestion; subject: its command
-  drain_answer = 10,   // to the rank that asked: a DrainAnswer
-  probe_request =
-      11,  // from the localising rank: reach the NICs of some hosts; subject: its number, reused
-  probe_answer = 12,  // to the localising rank: the NICs reached; subject: its number, reused
-  losses = 13,        // to the localising rank: a LossReport
-  view = 14,          // a ViewMessage; subject: the context and the message's type
-  nic_report = 15,    // to the rank that decides: a NicReport on the NICs of the sender's host
-  costs = 16,         // to rank 0: the sender's times of the patterns; from rank 0: the costs
-  silent = 17,        // nothing comes from a rank, so ask it too; subject: the rank
+  failure = 1,       // the sender's communicator has failed: a Code, text of the root cause
+  observation = 2,   // to the localising rank; subject: the path, or the peer that is gone
+  verdict = 3,       // from the localising rank; subject: its number
+  address = 4,       // a NIC of the sender has a new address; subject: the NIC
+  calls = 5,         // the sender's latest calls: a CallReport; subject: its reason
+  drained = 8,       // all NICs of the sender that are out of service: a NicSet
+  losses = 13,       // to the localising rank: a LossReport
+  view = 14,         // a ViewMessage; subject: the context and the message's type
+  nic_report = 15,   // to the rank that decides: a NicReport on the NICs of the sender's host
+  costs = 16,        // to rank 0: the sender's times of the patterns; from rank 0: the costs
+  silent = 17,       // nothing comes from a rank, so ask it too; subject: the rank
   vouch = 18,        // the verdict of a higher rank (4 bytes) counts; subject: the rank, its number
   job_failure = 19,  // as `failure`, of all communicators of the sender's job
   ended = 20,        // the sender has left the communicator: after a `failure`, or after all its
@@ -38,6 +31,8 @@ enum class NoticeKind : uint8_t {
   excuse = 22,     // to the other end of a path that the sender has closed because of the bytes on
                    // it: an Observation; subject: the path
   nic_rates = 23,  // from the rank that decides: a RateTable
+  question = 25,   // to a rank: a QueryMessage; subject: query_subject()
+  answer = 26,     // to the rank that asked: the same
 };
 
 // A newer notice of the same kind, context and `subject` replaces an older one. Each kind defines

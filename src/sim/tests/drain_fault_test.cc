@@ -171,7 +171,9 @@ TEST_F(DrainFault, OfARankIsReportedToTheOperator) {
       EXPECT_NE(answer.find("\"presence\":\"dead\""), std::string::npos) << answer;
       // The drain may have been refused, once no path led to the dead rank any more.
       const bool drained = cluster_->node(1).engine().nics().drained().contains(NicId(1));
-      EXPECT_TRUE(victim == 1 || tally(0, 1, 1).out_of_service() == drained) << later;
+      const auto follows = [&] { return tally(0, 1, 1).out_of_service() == drained; };
+      EXPECT_TRUE(victim == 1 || cluster_->world().run_until(follows, cluster_->now() + kSecond))
+          << later;
       EXPECT_EQ(job_->wrong(), 0u);
       node.in_turn = nullptr;
     }

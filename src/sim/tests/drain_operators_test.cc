@@ -329,18 +329,23 @@ TEST_F(DrainOperators, AskForNonsenseInVain) {
     EXPECT_NE(each.answer.find("\"problem\""), std::string::npos) << each.line << each.answer;
   }
   // Bad notices between ranks: an unknown rank, an unknown verb, a truncated question.
-  DrainQuestion question{1, DrainVerb::drain, Rank(7), "nic1"};
+  DrainQuestion question{DrainVerb::drain, Rank(7), "nic1"};
   Link* link = cluster_->node(0).engine().link(Rank(1));
   std::vector<std::byte> bytes = encode(question);
-  link->send_notice(make_notice(NoticeKind::drain_question, bytes));
+  const auto say = [&](NoticeKind kind, uint64_t slot) {
+    const auto body = encode(QueryMessage{QueryTopic::drain, 1, bytes});
+    link->send_notice(make_notice(kind, query_subject(QueryTopic::drain, slot), body));
+  };
+  say(NoticeKind::question, 0);
   question.host = Rank(1);
   bytes = encode(question);
-  bytes[4] = std::byte{9};
-  link->send_notice(make_notice(NoticeKind::drain_question, 1, bytes));
+  bytes[0] = std::byte{9};
+  say(NoticeKind::question, 1);
   bytes.resize(7);
-  link->send_notice(make_notice(NoticeKind::drain_question, 2, bytes));
-  link->send_notice(make_notice(NoticeKind::drain_answer, bytes));
+  say(NoticeKind::question, 2);
+  say(NoticeKind::answer, 3);
   run_for(kSettled);
+  EXPECT_EQ(cluster_->node(1).runtime->job().query().refused(), 4u);
   EXPECT_EQ(drained(1), NicSet());
   expect_no_harm();
 }

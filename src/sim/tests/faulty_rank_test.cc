@@ -37,6 +37,26 @@ class FaultyRank : public testing::Test {
     }
     return names;
   }
+  uint64_t refused(int rank) { return cluster_.node(rank).runtime->job().query().refused(); }
+  void ask_for_probes() {
+    const auto body = encode(ProbeRequest{1, {0, 1, 2}});
+    for (const int to : {0, 2}) {
+      say(to, NoticeKind::question, query_subject(QueryTopic::probe, 1),
+          encode(QueryMessage{QueryTopic::probe, 1, body}));
+    }
+    cluster_.world().run_for(kSecond);
+  }
+  // In ascending order.
+  std::vector<uint32_t> hosts_that_probed() {
+    std::vector<uint32_t> hosts;
+    for (const std::string& notice : cluster_.node(kFaulty).notices) {
+      if (notice.empty() || notice[0] != static_cast<char>(NoticeKind::answer)) continue;
+      const auto message = decode_query_message(std::as_bytes(std::span(notice)).subspan(1));
+      hosts.push_back(decode_probe_answer(message.value().body).value().host);
+    }
+    std::ranges::sort(hosts);
+    return hosts;
+  }
   void expect_no_verdict() {
     for (const int rank : {0, 2}) EXPECT_EQ(accused(rank), std::vector<std::string>());
   }
@@ -72,7 +92,7 @@ TEST_F(FaultyRank, ObservesNothingInTheNameOfOthers) {
   o.cause = DownCause::carrier_lost;
   o.wall = 1;
   for (const int to : {0, 2}) say(to, NoticeKind::observation, 1, encode(o));
-  // In its own name, but of NICs that are not its own, or that nobody has.
+  // In its own name, but of NICs of another rank, or of none.
   o.observer = Rank(kFaulty);
   for (const int to : {0, 2}) say(to, NoticeKind::observation, 2, encode(o));
   o.near = {kFaulty, "nic77"};
@@ -100,6 +120,40 @@ TEST_F(FaultyRank, ReportsNoLossesBetweenOthers) {
     cluster_.world().run_for(LossLocaliser::kReportInterval);
     loses.lossy = 8 + static_cast<uint32_t>(i % 8);
   }
+  expect_no_verdict();
+}
+
+// A probe costs connections. Rank 0 knows that no higher rank localises. To rank 2 the faulty rank
+// may be the lowest that is left.
+TEST_F(FaultyRank, GetsProbesOnlyFromRanksForWhichItMayLocalise) {
+  ASSERT_TRUE(cluster_.connect());
+  cluster_.world().run_for(kSecond);
+  ask_for_probes();
+  EXPECT_EQ(hosts_that_probed(), std::vector<uint32_t>{2});
+}
+
+// A rank that leaves has told the others, so one of them may localise without it.
+TEST_F(FaultyRank, MayLocaliseForARankThatLeaves) {
+  ASSERT_TRUE(cluster_.connect());
+  cluster_.world().run_for(kSecond);
+  cluster_.node(0).runtime->begin_goodbye();
+  ask_for_probes();
+  EXPECT_EQ(hosts_that_probed(), (std::vector<uint32_t>{0, 2}));
+}
+
+TEST_F(FaultyRank, AnswersNoQuestionThatItWasNotAsked) {
+  ASSERT_TRUE(cluster_.connect());
+  cluster_.world().run_for(kSecond);
+  ProbeAnswer answer;
+  answer.host = kFaulty;
+  answer.tried.push_back({{kFaulty, "nic0"}, {2, "nic0"}, false});
+  const auto body = encode(answer);
+  for (uint32_t number = 1; number <= 3; ++number) {
+    say(0, NoticeKind::answer, query_subject(QueryTopic::probe, number),
+        encode(QueryMessage{QueryTopic::probe, number, body}));
+  }
+  cluster_.world().run_for(kSecond);
+  EXPECT_EQ(refused(0), 3u);
   expect_no_verdict();
 }
 

@@ -106,19 +106,21 @@ TEST(Notices, EveryProbeRequestIsAnswered) {
   Cluster cluster(options);
   ASSERT_TRUE(cluster.connect());
   for (uint32_t number = 1; number <= kRequests; ++number) {
-    const ProbeRequest request{number, {0, 1, 2}};
-    cluster.node(1).fault_reporter().on_probe_request(Rank(0), encode(request));
+    const auto body = encode(ProbeRequest{number, {0, 1, 2}});
+    cluster.node(1).runtime->job().query().on_question(
+        Rank(0), encode(QueryMessage{QueryTopic::probe, number, body}));
   }
   cluster.wake_all();
   cluster.world().run_for(kSecond);
   std::set<uint32_t> answered;
   for (const std::string& notice : cluster.node(0).notices) {
-    if (notice.empty() || notice[0] != static_cast<char>(NoticeKind::probe_answer)) continue;
-    const auto body = std::as_bytes(std::span(notice)).subspan(1);
-    const auto answer = decode_probe_answer(body);
+    if (notice.empty() || notice[0] != static_cast<char>(NoticeKind::answer)) continue;
+    const auto message = decode_query_message(std::as_bytes(std::span(notice)).subspan(1));
+    ASSERT_TRUE(message.ok());
+    const auto answer = decode_probe_answer(message.value().body);
     ASSERT_TRUE(answer.ok());
     EXPECT_EQ(answer.value().tried.size(), 4u);
-    answered.insert(answer.value().number);
+    answered.insert(message.value().number);
   }
   EXPECT_EQ(answered.size(), kRequests);
 }
