@@ -9,6 +9,13 @@
 #include "runtime/query/query_links.h"
 
 namespace r2ccl {
+namespace {
+
+void tell_idle_nics(ProgressEngine& engine) {
+  for (const IdleNic& idle : find_idle_nics(engine)) R2CCL_LOG(warn, "%s", idle.text.c_str());
+}
+
+}  // namespace
 
 Job::Job(ProcessEngine& process, Rank self, const JobOptions& options)
     : process_(process),
@@ -80,15 +87,13 @@ void Job::progress() {
   drains_->progress(now);
   if (nic_health_ != nullptr && nic_health_->due(now))
     nic_health_->progress(now, parts_.all_leave());
-  if (!idle_nics_told_ && knows_idle_nics(now)) tell_idle_nics();
+  // Once: a NIC that serves later needs no line, and one that fails has its verdict. It needs no
+  // wake-up of its own.
+  if (!idle_nics_told_ && knows_idle_nics(now)) {
+    idle_nics_told_ = true;
+    tell_idle_nics(engine_);
+  }
   for (JobPart* part : parts_.all()) part->progress(now);
-}
-
-// Once: a NIC that serves later needs no line, and one that fails has its verdict. It needs no
-// wake-up of its own.
-void Job::tell_idle_nics() {
-  idle_nics_told_ = true;
-  for (const IdleNic& idle : find_idle_nics(engine_)) R2CCL_LOG(warn, "%s", idle.text.c_str());
 }
 
 TimeNs Job::next_timeout() {

@@ -83,7 +83,6 @@ class Job final : private EngineObserver, private ProcessEngine::Member {
 
  private:
   bool works() const { return drains_ != nullptr && !engine_.halted(); }
-  void tell_idle_nics();
   void handle(Rank peer, const NoticeView& notice);
 
   // ProcessEngine::Member
