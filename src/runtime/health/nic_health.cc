@@ -184,8 +184,8 @@ void NicHealth::progress(TimeNs now, bool stopped) {
     if (decides == engine_.self()) decide(now);
     if (early_ && early_->first == decides) apply(std::exchange(early_, std::nullopt)->second);
     decides_ = decides;
+    changed_ = false;
   }
-  changed_ = false;
   if (now - windows_.begun_at() >= RateWatch::kWindow) windows_.skip(now);
   next_ = stopped ? kNever : filter_.next_timeout();
   if (!stopped && map_ && decides_ == engine_.self()) next_ = std::min(next_, map_->next_timeout());
@@ -215,6 +215,7 @@ void NicHealth::on_report(Rank peer, std::span<const std::byte> body) {
 void NicHealth::on_rates(Rank peer, std::span<const std::byte> body) {
   auto rates = decode_rate_table(body);
   if (!rates.ok()) return refuse(peer, rates.status());
+  if (peer == deciding_rank(engine_, ended_)) return apply(rates.value());
   early_.emplace(peer, std::move(rates).value());
   wake();
 }

@@ -64,6 +64,7 @@ RankViews::RankViews(Members& members, Operations& operations, const HostMap& ho
                  first_record(first_rates_)) {
   operations.executor().set_views(&agreement_);
   if (!first_.empty()) doubt_lost();
+  health_.on_change();  // no communicator may have needed it before
   due_ = !first_.empty() || !health_.rates().empty();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/link/notice.h"
 #include "sim/cluster/all_reduce_job.h"
 #include "sim/cluster/cluster.h"
 
@@ -103,6 +104,18 @@ TEST_F(NicPerRank, PlansFollowTheNicOfAnyRank) {
     EXPECT_EQ(job.error(), "");
     EXPECT_EQ(job.wrong(), 0u);
   }
+}
+
+TEST_F(NicPerRank, ARankSpeaksForTheNicsThatItUses) {
+  ASSERT_TRUE(within(2 * kSecond, [this] { return connected(); }));
+  // Rank 1 is on host 0, as rank 0, and uses the NIC of rail 1.
+  Link& link = *cluster_.node(1).engine().link(Rank(0));
+  const NicReport lost{{{0, NicReach{0, 2}}}, {}};
+  link.send_notice(make_notice(NoticeKind::nic_report, encode(lost)));
+  cluster_.wake_all();
+  cluster_.world().run_for(kSecond);
+  EXPECT_EQ(cluster_.node(0).runtime->views()->refused(), 1u);
+  EXPECT_TRUE(all_plan_with_all());
 }
 
 TEST_F(NicPerRank, ASilentNicOfAnyRankIsNamed) {

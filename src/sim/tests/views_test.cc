@@ -337,6 +337,39 @@ TEST_F(Views, OfAHostileRankAreRefusedAndCounted) {
   EXPECT_LT(time_until(without(2, 0), kSecond), 100 * kMillisecond);
 }
 
+TEST_F(Views, TakeTheRatesOfTheRankThatDecidesAlone) {
+  start(3);
+  const RateTable lost = {{1, 0, {0, 0}}};
+  for (const int to : {0, 1}) {
+    Link& link = *cluster_->node(2).engine().link(Rank(to));
+    link.send_notice(make_notice(NoticeKind::nic_rates, encode(lost)));
+  }
+  cluster_->wake_all();
+  cluster_->world().run_for(kSecond);
+  for (const int rank : {0, 1}) EXPECT_EQ(agreement(rank).attempts(), 0u) << rank;
+  // NICs that are not there change no plan.
+  Link& link = *cluster_->node(0).engine().link(Rank(1));
+  const RateTable strange = {{1, 63, {0, 0}}, {70'000, 0, {0, 0}}};
+  link.send_notice(make_notice(NoticeKind::nic_rates, encode(strange)));
+  cluster_->wake_all();
+  cluster_->world().run_for(kSecond);
+  pull(2, 0);
+  EXPECT_LT(time_until(without(2, 0), kSecond), 100 * kMillisecond);
+}
+
+// The plans follow the verdict: the NIC's idle paths pass small packets, and stay up.
+TEST_F(Views, FollowAVerdictOnANicThatLosesLargePackets) {
+  start(5);
+  AllReduceJob job(*cluster_, 8192, Algorithm::ring);
+  job.start(3000);
+  cluster_->world().run_for(50 * kMillisecond);
+  cluster_->fabric().mtu_hole(cluster_->nic(2, 1), 1000);
+  EXPECT_LT(time_until(without(2, 1), 5 * kSecond), kSecond);
+  fix(2, 1);
+  EXPECT_LT(time_until(View(), 10 * kSecond), kNever);
+  job.abandon();
+}
+
 // Operations take seconds, so the NICs are busy all the time.
 class MeasuredViews : public Views {
  protected:
