@@ -16,13 +16,14 @@ constexpr int kFlips = 200;
 constexpr int kGreetingEvery = 20;  // a connection waits in vain for each of these
 constexpr std::chrono::seconds kNoticed{20};
 
-// A pattern at the start of the bytes, and the number of bits that every such frame has.
+// A pattern at the start of the bytes, whose fifth is the version of the wire format, and the number
+// of bits that every such frame has.
 struct Frames {
   const char* pattern;
   int bits;
 };
-constexpr Frames kData{"523243440a", 8 * 104};
-constexpr Frames kControl{"5232434c0a000000", 8 * 190};
+constexpr Frames kData{"523243440b", 8 * 104};
+constexpr Frames kControl{"5232434c0b000000", 8 * 190};
 constexpr Frames kGreeting{"5232434c01", 8 * 80};
 
 uint64_t incarnations(const Job& job) {
