@@ -142,7 +142,7 @@ void Job::on_goodbye(Rank peer) {
   const bool early =
       parts_.any_with(peer, [](const JobPart& part, Rank) { return !part.leaving(); });
   if (early) ended_[static_cast<size_t>(peer.value())] = true;
-  if (nic_health_ != nullptr) nic_health_->on_change();
+  if (nic_health_ != nullptr) nic_health_->on_end(peer);
   parts_.for_each_with(peer, [](JobPart& part, Rank rank) { part.on_goodbye(rank); });
 }
 
@@ -153,7 +153,7 @@ void Job::on_peer_end(Rank peer, PeerEnd end, const std::string& why) {
   fault_reporter_->on_peer_gone(peer, missed ? end : PeerEnd::goodbye);
   query_->on_end(peer, reachability_of(end));
   ended_[static_cast<size_t>(peer.value())] = true;
-  if (nic_health_ != nullptr) nic_health_->on_change();
+  if (nic_health_ != nullptr) nic_health_->on_end(peer);
   parts_.for_each_with(peer, [&](JobPart& part, Rank rank) { part.on_peer_end(rank, end, why); });
 }
 

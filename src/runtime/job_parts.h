@@ -108,10 +108,8 @@ class JobParts {
   }
   // Returns whether another part makes calls.
   bool go_on_without(const JobPart& part) const;
-  // Returns whether no part makes calls any more: each leaves, or has failed.
   bool all_leave() const {
-    return std::ranges::all_of(
-        all_, [](const JobPart* part) { return part->leaving() || part->failed(); });
+    return std::ranges::all_of(all_, [](const JobPart* part) { return part->leaving(); });
   }
   // Returns whether anything but this part needs the link.
   bool need(Rank peer, const JobPart& but_for) const;

@@ -41,7 +41,7 @@ void fuzz_report(std::span<const std::byte> input) {
   std::vector<uint16_t> rails(limits::kNicsMax);
   std::iota(rails.begin(), rails.end(), uint16_t{0});
   HealthMap map(std::vector(kHosts, rails));
-  const Status taken = map.on_report(1, report.value(), 0);
+  const Status taken = map.on_report(Rank(1), 1, report.value(), 0);
   R2CCL_CHECK(taken.ok() == taken.message().empty());
   for (TimeNs now = 0; now < 100 * kSecond; now += 10 * kSecond) map.take(now);
 }

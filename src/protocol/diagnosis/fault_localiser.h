@@ -143,8 +143,9 @@ class FaultLocaliser {
   void on_verdict(const Verdict& verdict, TimeNs now);
   // Returns the requests to send: one to each host that they name, each once.
   std::vector<ProbeRequest> wanted(TimeNs now);
-  // So many ranks of the host were asked, and each answers for its own NICs. Unless told, one is.
-  void asked(uint32_t number, uint32_t host, size_t ranks);
+  // The question has gone to so many ranks of the host, and each answers for its own NICs. Without
+  // this call one answer is expected.
+  void expect_answers(uint32_t number, uint32_t host, size_t ranks);
   void on_answer(const ProbeAnswer& answer, TimeNs now);
   // Drops broken connections that a named loss explains, and holds back the ones that it may
   // explain: the more precise verdict stands for them.

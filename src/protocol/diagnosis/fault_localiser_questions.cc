@@ -113,11 +113,16 @@ ProbeRequest FaultLocaliser::ask(const std::vector<Open*>& asking, const std::ve
   return request;
 }
 
-void FaultLocaliser::asked(uint32_t number, uint32_t host, size_t ranks) {
-  const auto found = questions_.find(number);
-  if (found == questions_.end() || ranks == 0) return;
-  const auto awaited = found->second.awaited.find(host);
-  if (awaited != found->second.awaited.end()) awaited->second = ranks;
+void FaultLocaliser::expect_answers(uint32_t number, uint32_t host, size_t ranks) {
+  const auto question = questions_.find(number);
+  if (question == questions_.end()) return;
+  const auto awaited = question->second.awaited.find(host);
+  if (awaited == question->second.awaited.end()) return;
+  if (ranks > 0) {
+    awaited->second = ranks;
+  } else {
+    question->second.awaited.erase(awaited);  // nobody there lives
+  }
 }
 
 std::vector<ProbeRequest> FaultLocaliser::wanted(TimeNs now) {

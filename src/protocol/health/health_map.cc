@@ -25,16 +25,26 @@ std::vector<HostReach> first_reach(std::span<const std::vector<uint16_t>> rails,
   return reach;
 }
 
+// Returns whether report `a` on a NIC is worse than `b`: it is out of service, or reaches a smaller
+// part of the hosts.
+bool is_worse(const std::optional<NicReach>& a, const std::optional<NicReach>& b) {
+  if (!a || !b) return !a && b;
+  return uint64_t{a->reached} * b->missed < uint64_t{b->reached} * a->missed ||
+         (b->whole() && !a->whole());
+}
+
 }  // namespace
 
 HealthMap::HealthMap(std::span<const std::vector<uint16_t>> rails, const RateTable& known)
-    : reach_(first_reach(rails, known)), lost_(reach_) {
+    : first_(first_reach(rails, known)), reach_(first_), lost_(first_) {
   for (size_t host = 0; host < rails.size(); ++host) {
-    std::vector<Nic>& own = nics_.emplace_back(reach_[host].size());
+    std::vector<Nic>& own = nics_.emplace_back(first_[host].size());
     for (const uint16_t rail : rails[host]) own[rail].there = true;
   }
   for (const RailRate& nic : known) {
-    if (has(nic.host, nic.rail)) nics_[nic.host][nic.rail].told = true;
+    if (!has(nic.host, nic.rail)) continue;
+    nics_[nic.host][nic.rail].in_table = true;
+    nics_[nic.host][nic.rail].before = nic.rate;
   }
   table_ = rates();
 }
@@ -43,9 +53,8 @@ bool HealthMap::has(uint32_t host, uint16_t rail) const {
   return host < nics_.size() && rail < nics_[host].size() && nics_[host][rail].there;
 }
 
-Status HealthMap::on_report(uint32_t host, const NicReport& report, TimeNs now) {
-  R2CCL_CHECK(host < nics_.size());
-  const auto refused = [&](uint32_t of, uint16_t rail) {
+Status HealthMap::check(uint32_t host, const NicReport& report) const {
+  const auto refused = [](uint32_t of, uint16_t rail) {
     return Status(Code::remote, "a report of rail " + std::to_string(rail) + " of host " +
                                     std::to_string(of) + ", which has no NIC there");
   };
@@ -56,18 +65,42 @@ Status HealthMap::on_report(uint32_t host, const NicReport& report, TimeNs now) 
     const bool one = slow.host != kSeveralHosts;
     if (one && !has(slow.host, slow.peer_nic)) return refused(slow.host, slow.peer_nic);
   }
-  for (const NicState& nic : report.nics) {
-    reach_[host][nic.rail] = nic.reach;
-    nics_[host][nic.rail].told = true;
-    nics_[host][nic.rail].slow.reset();
-  }
-  for (const SlowNic& slow : report.slow) nics_[host][slow.nic].slow = slow;
+  return {};
+}
+
+Status HealthMap::on_report(Rank rank, uint32_t host, const NicReport& report, TimeNs now) {
+  R2CCL_CHECK(host < nics_.size());
+  R2CCL_RETURN_IF_ERROR(check(host, report));
+  reports_[rank] = {host, report};
   due_ = std::min(due_, now + kSettle);
   return {};
 }
 
+void HealthMap::on_end(Rank rank, TimeNs now) {
+  if (reports_.erase(rank) > 0) due_ = std::min(due_, now + kSettle);
+}
+
+void HealthMap::put_together() {
+  reach_ = first_;
+  std::vector<std::vector<bool>> reported;
+  for (std::vector<Nic>& own : nics_) {
+    reported.emplace_back(own.size());
+    for (Nic& nic : own) nic.slow.reset();
+  }
+  for (const auto& [rank, seen] : reports_) {
+    for (const NicState& nic : seen.report.nics) {
+      std::optional<NicReach>& reach = reach_[seen.host][nic.rail];
+      if (!reported[seen.host][nic.rail] || is_worse(nic.reach, reach)) reach = nic.reach;
+      reported[seen.host][nic.rail] = true;
+      nics_[seen.host][nic.rail].in_table = true;
+      nics_[seen.host][nic.rail].before.reset();
+    }
+    for (const SlowNic& slow : seen.report.slow) nics_[seen.host][slow.nic].slow = slow;
+  }
+}
+
 // Returns the least rate at which another host than the one that it sends to sends to the slow NIC.
-uint32_t HealthMap::received(uint32_t host, const SlowNic& slow) const {
+uint32_t HealthMap::least_rate_to(uint32_t host, const SlowNic& slow) const {
   uint32_t least = kWholeNic;
   for (uint32_t from = 0; from < nics_.size(); ++from) {
     if (from == host || from == slow.host) continue;
@@ -80,15 +113,15 @@ uint32_t HealthMap::received(uint32_t host, const SlowNic& slow) const {
 }
 
 // A NIC that sends slowly to several hosts is slow itself. Where it sends slowly to one host only,
-// either end may be at fault. It is the NIC with a slow one on either side: of a ring's three NICs
-// in a row, the middle one.
+// either end may be at fault. If A sends slowly to B, and B to C, it is the NIC of B.
 NicRate HealthMap::rate(uint32_t host, uint16_t rail) const {
   if (lost_.lost(host, rail)) return {0, 0};
-  const std::optional<SlowNic>& slow = nics_[host][rail].slow;
-  if (!slow) return {};
-  const uint32_t receives = received(host, *slow);
-  if (slow->host != kSeveralHosts && receives == kWholeNic) return {};
-  return {slow->rate, receives};
+  const Nic& nic = nics_[host][rail];
+  if (nic.before && nic.before->send > 0) return *nic.before;
+  if (!nic.slow) return {};
+  const uint32_t receives = least_rate_to(host, *nic.slow);
+  if (nic.slow->host != kSeveralHosts && receives == kWholeNic) return {};
+  return {nic.slow->rate, receives};
 }
 
 RateTable HealthMap::rates() const {
@@ -98,7 +131,7 @@ RateTable HealthMap::rates() const {
       const Nic& nic = nics_[host][rail];
       if (!nic.there) continue;
       const NicRate now = rate(host, rail);
-      if (nic.told || now != NicRate{}) table.push_back({host, rail, now});
+      if (nic.in_table || now != NicRate{}) table.push_back({host, rail, now});
     }
   }
   return table;
@@ -106,6 +139,7 @@ RateTable HealthMap::rates() const {
 
 std::optional<RateTable> HealthMap::take(TimeNs now) {
   if (now < due_) return std::nullopt;
+  put_together();
   lost_.judge(reach_, now);
   due_ = lost_.next_timeout();
   RateTable table = rates();

@@ -8,11 +8,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/ids.h"
 #include "base/status.h"
 #include "plan/hosts/view.h"
 #include "protocol/health/lost_nics.h"
@@ -27,12 +29,15 @@ class HealthMap {
   static constexpr TimeNs kSettle = 10 * kMillisecond;
 
   // `rails`: by host, those on which it has a NIC. `known`: the table of the rank that has decided
-  // before; a NIC that is lost there stays lost until a report says otherwise.
+  // before. It holds for a NIC until a rank reports that.
   explicit HealthMap(std::span<const std::vector<uint16_t>> rails, const RateTable& known = {});
 
-  // Takes a rank's report on NICs of its host, in place of all earlier ones on these NICs.
-  // Refuses a report of NICs that the host or a slow NIC's peer does not have.
-  Status on_report(uint32_t host, const NicReport& report, TimeNs now);
+  // Takes the report of a rank of this host, in place of its last one. Refuses a report of NICs
+  // that the host or a slow NIC's peer does not have. Where several ranks report a NIC, the worst
+  // report counts: only the traffic of one of them may meet the fault.
+  Status on_report(Rank rank, uint32_t host, const NicReport& report, TimeNs now);
+  // The rank has left or died: its report counts no more.
+  void on_end(Rank rank, TimeNs now);
   // Returns the table, once after each change that a report or time made to it.
   std::optional<RateTable> take(TimeNs now);
   // Returns the last table that take() returned.
@@ -43,16 +48,25 @@ class HealthMap {
  private:
   struct Nic {
     bool there = false;
-    bool told = false;  // a rank has reported it
+    bool in_table = false;          // a rank has reported it, or the rank before had it
+    std::optional<NicRate> before;  // by the rank before, and no rank has reported it since
     std::optional<SlowNic> slow;
   };
+  struct Seen {
+    uint32_t host = 0;
+    NicReport report;
+  };
   bool has(uint32_t host, uint16_t rail) const;
-  uint32_t received(uint32_t host, const SlowNic& slow) const;
+  Status check(uint32_t host, const NicReport& report) const;
+  void put_together();
+  uint32_t least_rate_to(uint32_t host, const SlowNic& slow) const;
   NicRate rate(uint32_t host, uint16_t rail) const;
   RateTable rates() const;
 
   std::vector<std::vector<Nic>> nics_;  // by host and rail
-  std::vector<HostReach> reach_;        // by host and rail, of the same sizes
+  const std::vector<HostReach> first_;  // by host and rail: before any report
+  std::vector<HostReach> reach_;        // with the reports
+  std::map<Rank, Seen> reports_;
   LostNics lost_;
   RateTable table_;
   TimeNs due_ = kNever;

@@ -30,8 +30,8 @@ NicReport of(uint16_t rail, std::optional<NicReach> reach) {
 TEST(HealthMap, ReportsOfOneFaultGiveOneTable) {
   HealthMap map = map_of({2, 2, 2});
   EXPECT_EQ(map.next_timeout(), kNever);
-  EXPECT_TRUE(map.on_report(0, of(1, kReachesNone), kSecond).ok());
-  EXPECT_TRUE(map.on_report(2, of(1, kReachesNone), kSecond + 5 * kMs).ok());
+  EXPECT_TRUE(map.on_report(Rank(0), 0, of(1, kReachesNone), kSecond).ok());
+  EXPECT_TRUE(map.on_report(Rank(2), 2, of(1, kReachesNone), kSecond + 5 * kMs).ok());
   EXPECT_FALSE(map.take(kSecond + 5 * kMs).has_value());
   ASSERT_EQ(map.next_timeout(), kSecond + HealthMap::kSettle);
   const auto table = map.take(kSecond + HealthMap::kSettle);
@@ -43,9 +43,9 @@ TEST(HealthMap, ReportsOfOneFaultGiveOneTable) {
 
 TEST(HealthMap, AReportedNicStaysInTheTableWhenItIsWholeAgain) {
   HealthMap map = map_of({2, 2});
-  EXPECT_TRUE(map.on_report(1, of(0, std::nullopt), 0).ok());
+  EXPECT_TRUE(map.on_report(Rank(1), 1, of(0, std::nullopt), 0).ok());
   EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, kLost}}));
-  EXPECT_TRUE(map.on_report(1, of(0, NicReach{}), kSecond).ok());
+  EXPECT_TRUE(map.on_report(Rank(1), 1, of(0, NicReach{}), kSecond).ok());
   EXPECT_FALSE(map.take(kSecond + HealthMap::kSettle).has_value());
   EXPECT_EQ(map.take(map.next_timeout()), (RateTable{{1, 0, {}}}));
   EXPECT_EQ(map.next_timeout(), kNever);
@@ -54,25 +54,41 @@ TEST(HealthMap, AReportedNicStaysInTheTableWhenItIsWholeAgain) {
 // Each rank of a host may have a NIC of its own.
 TEST(HealthMap, TakesTheReportsOfAHostsRanksTogether) {
   HealthMap map = map_of({2, 2, 2});
-  EXPECT_TRUE(map.on_report(1, of(0, kReachesNone), 0).ok());
-  EXPECT_TRUE(map.on_report(1, of(1, NicReach{}), 0).ok());
+  EXPECT_TRUE(map.on_report(Rank(3), 1, of(0, kReachesNone), 0).ok());
+  EXPECT_TRUE(map.on_report(Rank(4), 1, of(1, NicReach{}), 0).ok());
   EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, kLost}, {1, 1, {}}}));
 }
 
+// Only one rank's traffic may meet the fault. The report of a rank that has ended counts no more.
+TEST(HealthMap, TakesTheWorstReportOnANicThatSeveralRanksUse) {
+  HealthMap map = map_of({2, 2, 2});
+  EXPECT_TRUE(map.on_report(Rank(4), 1, of(0, kReachesNone), 0).ok());
+  EXPECT_TRUE(map.on_report(Rank(3), 1, of(0, NicReach{}), 0).ok());
+  EXPECT_TRUE(map.on_report(Rank(5), 1, of(0, NicReach{}), 0).ok());
+  EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, kLost}}));
+  map.on_end(Rank(4), kSecond);
+  EXPECT_FALSE(map.take(kSecond + HealthMap::kSettle).has_value());
+  EXPECT_EQ(map.take(map.next_timeout()), (RateTable{{1, 0, {}}}));
+}
+
 TEST(HealthMap, GoesOnFromWhatAnotherRankHasDecided) {
-  const RateTable known = {{0, 1, kLost}, {1, 0, {}}, {1, 7, kLost}, {9, 0, kLost}};
+  const NicRate slow{500, 250};
+  const RateTable known = {{0, 0, slow}, {0, 1, kLost}, {1, 0, {}}, {1, 7, kLost}, {9, 0, kLost}};
   HealthMap map = map_of({2, 2}, known);
-  EXPECT_EQ(map.table(), (RateTable{{0, 1, kLost}, {1, 0, {}}}));
-  EXPECT_TRUE(map.on_report(1, of(1, kReachesNone), 0).ok());
-  EXPECT_EQ(map.take(kSecond), (RateTable{{0, 1, kLost}, {1, 0, {}}, {1, 1, kLost}}));
+  EXPECT_EQ(map.table(), (RateTable{{0, 0, slow}, {0, 1, kLost}, {1, 0, {}}}));
+  EXPECT_TRUE(map.on_report(Rank(1), 1, of(1, kReachesNone), 0).ok());
+  EXPECT_EQ(map.take(kSecond), (RateTable{{0, 0, slow}, {0, 1, kLost}, {1, 0, {}}, {1, 1, kLost}}));
+  EXPECT_TRUE(map.on_report(Rank(0), 0, of(0, NicReach{}), kSecond).ok());
+  EXPECT_EQ(map.take(2 * kSecond),
+            (RateTable{{0, 0, {}}, {0, 1, kLost}, {1, 0, {}}, {1, 1, kLost}}));
 }
 
 TEST(HealthMap, RefusesReportsOfNicsThatAreNotThere) {
   HealthMap map = map_of({2, 1});
-  EXPECT_FALSE(map.on_report(1, of(1, NicReach{}), 0).ok());
-  EXPECT_FALSE(map.on_report(0, of(2, NicReach{}), 0).ok());
-  EXPECT_FALSE(map.on_report(0, {{{0, NicReach{}}}, {{0, 500, 1, 1}}}, 0).ok());
-  EXPECT_FALSE(map.on_report(0, {{{0, NicReach{}}}, {{0, 500, 2, 0}}}, 0).ok());
+  EXPECT_FALSE(map.on_report(Rank(1), 1, of(1, NicReach{}), 0).ok());
+  EXPECT_FALSE(map.on_report(Rank(0), 0, of(2, NicReach{}), 0).ok());
+  EXPECT_FALSE(map.on_report(Rank(0), 0, {{{0, NicReach{}}}, {{0, 500, 1, 1}}}, 0).ok());
+  EXPECT_FALSE(map.on_report(Rank(0), 0, {{{0, NicReach{}}}, {{0, 500, 2, 0}}}, 0).ok());
   EXPECT_EQ(map.next_timeout(), kNever);
 }
 
@@ -82,7 +98,7 @@ RateTable table_of_ring(const std::vector<uint32_t>& rates) {
   for (uint32_t host = 0; host < 4; ++host) {
     NicReport report = of(1, NicReach{});
     if (rates[host] < kWholeNic) report.slow.push_back({1, rates[host], (host + 1) % 4, 1});
-    EXPECT_TRUE(map.on_report(host, report, 0).ok());
+    EXPECT_TRUE(map.on_report(Rank(static_cast<int32_t>(host)), host, report, 0).ok());
   }
   RateTable table = map.take(kSecond).value_or(RateTable());
   std::erase_if(table, [](const RailRate& nic) { return nic.rate == NicRate{}; });
@@ -99,7 +115,7 @@ TEST(HealthMap, OfASlowPairEitherMayBeAtFaultSoNoneIs) {
 
 TEST(HealthMap, ANicThatIsSlowTowardsSeveralHostsIsAtFault) {
   HealthMap map = map_of({2, 2});
-  EXPECT_TRUE(map.on_report(1, {{{0, NicReach{}}}, {{0, 250, kSeveralHosts, 0}}}, 0).ok());
+  EXPECT_TRUE(map.on_report(Rank(1), 1, {{{0, NicReach{}}}, {{0, 250, kSeveralHosts, 0}}}, 0).ok());
   EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, {250, 1000}}}));
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/check.h"
 #include "base/limits.h"
 #include "protocol/wire/byte_io.h"
 
@@ -13,8 +14,12 @@ NicReach reach_of(uint32_t reached, uint32_t missed) {
   return missed > reached ? NicReach{reached, missed} : NicReach{};
 }
 
-// On the wire, for a NIC that is drained.
-static constexpr NicReach kNoUse{UINT32_MAX, UINT32_MAX};
+namespace {
+
+// On the wire.
+constexpr NicReach kDrained{UINT32_MAX, UINT32_MAX};
+
+}  // namespace
 
 std::vector<std::byte> encode(const NicReport& report) {
   std::vector<std::byte> bytes;
@@ -22,8 +27,8 @@ std::vector<std::byte> encode(const NicReport& report) {
   out.put(static_cast<uint8_t>(report.nics.size()));
   for (const NicState& nic : report.nics) {
     out.put(nic.rail);
-    out.put(nic.reach.value_or(kNoUse).reached);
-    out.put(nic.reach.value_or(kNoUse).missed);
+    out.put(nic.reach.value_or(kDrained).reached);
+    out.put(nic.reach.value_or(kDrained).missed);
   }
   out.put(static_cast<uint8_t>(report.slow.size()));
   for (const SlowNic& slow : report.slow) {
@@ -47,7 +52,7 @@ NicState get_state(ByteReader& in) {
   NicReach reach;
   reach.reached = in.get<uint32_t>();
   reach.missed = in.get<uint32_t>();
-  if (reach != kNoUse) nic.reach = reach;
+  if (reach != kDrained) nic.reach = reach;
   return nic;
 }
 
@@ -62,7 +67,11 @@ Status check(const NicReport& report) {
     return refused_report("with one that reaches " + std::to_string(nic.reach->reached) +
                           " hosts and misses " + std::to_string(nic.reach->missed));
   }
-  for (const SlowNic& slow : report.slow) {
+  for (size_t i = 0; i < report.slow.size(); ++i) {
+    const SlowNic& slow = report.slow[i];
+    if (i > 0 && slow.nic <= report.slow[i - 1].nic) {
+      return refused_report("with slow ones out of order");
+    }
     const auto is_it = [&](const NicState& nic) { return nic.rail == slow.nic; };
     if (std::ranges::none_of(report.nics, is_it)) {
       return refused_report("with a slow one that is not there");
@@ -72,10 +81,6 @@ Status check(const NicReport& report) {
     }
   }
   return {};
-}
-
-bool is_whole(const RailRate& nic) {
-  return nic.rate == NicRate{};
 }
 
 }  // namespace
@@ -100,12 +105,10 @@ Result<NicReport> decode_nic_report(std::span<const std::byte> bytes) {
 }
 
 std::vector<std::byte> encode(const RateTable& table) {
-  RateTable told = table;
-  if (told.size() > kTableRatesMax) std::erase_if(told, is_whole);
-  told.resize(std::min(told.size(), kTableRatesMax));
+  R2CCL_CHECK(table.size() <= kTableRatesMax);
   std::vector<std::byte> bytes;
   ByteWriter out(bytes);
-  for (const RailRate& nic : told) {
+  for (const RailRate& nic : table) {
     out.put(nic.host);
     out.put(nic.rail);
     out.put(static_cast<uint16_t>(nic.rate.send));

@@ -37,7 +37,7 @@ struct NicState {
 // Hosts and rails are those of the job.
 struct NicReport {
   std::vector<NicState> nics;  // in order of their rails
-  std::vector<SlowNic> slow;   // at most one entry for each of them
+  std::vector<SlowNic> slow;   // some of them, in order of their rails
   friend bool operator==(const NicReport&, const NicReport&) = default;
 };
 std::vector<std::byte> encode(const NicReport& report);
@@ -50,12 +50,12 @@ struct RailRate {
   NicRate rate;  // at most whole
   friend bool operator==(const RailRate&, const RailRate&) = default;
 };
-// The NICs of which a rank has told, in order of hosts and rails.
+// The NICs that a rank has reported, in order of hosts and rails.
 using RateTable = std::vector<RailRate>;
-// As many as fit into one notice.
+// As many as fit into one notice. A larger table goes out in parts, each of some hosts.
 inline constexpr size_t kTableRatesMax = 400;
 
-// Encodes the table. Where it is too long, the first NICs that are not whole.
+// Requires at most kTableRatesMax NICs.
 std::vector<std::byte> encode(const RateTable& table);
 Result<RateTable> decode_rate_table(std::span<const std::byte> bytes);
 

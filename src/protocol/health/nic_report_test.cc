@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/limits.h"
+
 namespace r2ccl {
 namespace {
 
@@ -42,6 +44,7 @@ TEST(NicReport, IsRefusedWhenAbsurd) {
   EXPECT_TRUE(refused({{{0, NicReach{2, 1}}}, {}}));
   EXPECT_TRUE(refused({{{0, NicReach{2, 0}}}, {}}));
   EXPECT_TRUE(refused({one, {{1, 500, 0, 0}}})) << "not of its NICs";
+  EXPECT_TRUE(refused({one, {{0, 500, 0, 0}, {0, 500, 0, 0}}})) << "twice";
   EXPECT_TRUE(refused({one, {{0, 0, 0, 0}}}));
   EXPECT_TRUE(refused({one, {{0, 1000, 0, 0}}}));
 }
@@ -54,16 +57,12 @@ TEST(RateTable, ComesBackEqual) {
   EXPECT_EQ(decode_rate_table({}).value(), RateTable());
 }
 
-TEST(RateTable, LeavesOutWholeNicsFirstWhereItIsTooLong) {
+TEST(RateTable, FitsIntoANoticeAtItsLargest) {
   RateTable table;
-  for (uint32_t host = 0; host < 500; ++host) {
-    table.push_back({host, 0, {}});
-    table.push_back({host, 1, {0, 0}});
-  }
-  const auto decoded = decode_rate_table(encode(table));
-  ASSERT_TRUE(decoded.ok());
-  ASSERT_EQ(decoded.value().size(), kTableRatesMax);
-  for (const RailRate& nic : decoded.value()) EXPECT_EQ(nic.rail, 1);
+  for (uint32_t host = 0; host < kTableRatesMax; ++host) table.push_back({host, 0, {}});
+  constexpr size_t kNoticeHeader = 32;
+  EXPECT_LE(encode(table).size() + kNoticeHeader, limits::kNoticeBytesMax);
+  EXPECT_EQ(decode_rate_table(encode(table)).value(), table);
 }
 
 TEST(RateTable, IsRefusedWhenTruncatedOrAbsurd) {

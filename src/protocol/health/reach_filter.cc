@@ -18,6 +18,13 @@ ReachFilter::ReachFilter(HostReach first) : nics_(first.size()), reported_(std::
   for (size_t nic = 0; nic < nics_.size(); ++nic) nics_[nic].momentary = reported_[nic];
 }
 
+void ReachFilter::assume_lost(size_t nic) {
+  R2CCL_CHECK(nic < nics_.size());
+  reported_[nic] = NicReach{0, 1};
+  nics_[nic] = {};
+  nics_[nic].momentary = reported_[nic];
+}
+
 void ReachFilter::observe(const HostReach& momentary, TimeNs now) {
   R2CCL_CHECK(momentary.size() == nics_.size());
   for (size_t i = 0; i < nics_.size(); ++i) {

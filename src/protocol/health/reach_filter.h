@@ -19,6 +19,8 @@ class ReachFilter {
   // `first`: the reach that the others take this host's NICs to have.
   explicit ReachFilter(HostReach first);
 
+  // The others take this NIC for lost, until its reach says otherwise.
+  void assume_lost(size_t nic);
   // The momentary reach of each NIC.
   void observe(const HostReach& momentary, TimeNs now);
   // Returns the reported reach, which changes only in here.

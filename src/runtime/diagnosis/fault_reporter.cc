@@ -261,6 +261,9 @@ RankQuery::Handler FaultReporter::probe_handler() {
     if (answer.value().host != host_of(from)) {
       return Status(Code::remote, "an answer about the NICs of another host");
     }
+    std::erase_if(answer.value().tried, [&](const Reach& reach) {
+      return !is_nic_of(job(), from, reach.near) || !is_nic_of_host(job(), reach.far);
+    });
     answer.value().number = number;
     fault_localiser_.on_answer(answer.value(), clock_.now());
     return std::string();
@@ -371,9 +374,13 @@ void FaultReporter::ask(const ProbeRequest& request, const std::vector<bool>& en
   std::vector<Rank> others;
   for (const uint32_t host : request.hosts) {
     const std::vector<Rank> ranks = host_nics_.users_of_all(host, ended);
-    fault_localiser_.asked(request.number, host, ranks.size());
+    fault_localiser_.expect_answers(request.number, host, ranks.size());
     for (const Rank rank : ranks) {
-      rank == engine_.self() ? probe(rank, request) : others.push_back(rank);
+      if (rank == engine_.self()) {
+        probe(rank, request);
+      } else {
+        others.push_back(rank);
+      }
     }
   }
   query_.ask(QueryTopic::probe, request.number, others, encode(request),

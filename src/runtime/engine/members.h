@@ -42,6 +42,8 @@ class Members {
   // Returns the name of a host in its lowest rank's words.
   const std::string& host_name(size_t host) const { return info(map().leader(host)).host_name; }
 
+  // Returns the number of the rank's host in the job.
+  uint32_t job_host_of(Rank rank) const { return engine_.job().host_of(peer_of(rank)); }
   Rank peer_of(Rank rank) const { return peers_[static_cast<size_t>(rank.value())]; }
   // Returns kNoRank if the process is not one of them; `peer` may be any number.
   Rank rank_of(Rank peer) const {

@@ -10,8 +10,9 @@
 namespace r2ccl {
 
 // Returns the lowest rank that this rank is connected to, or itself: all further reports must be
-// able to reach it. One that is suspended reads them later. Whether two ranks are connected both
-// ends know, so honest ranks agree on who decides. `ended`: by rank, who has left or died.
+// able to reach it. One that is suspended reads them later. Both ends of a link know whether they
+// are connected, so two ranks differ only where their links do. `ended`: by rank, true: it has left
+// or died.
 Rank deciding_rank(const ProgressEngine& engine, const std::vector<bool>& ended);
 
 }  // namespace r2ccl

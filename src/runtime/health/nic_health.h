@@ -10,10 +10,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -44,59 +44,75 @@ class NicHealth {
   }
   // There is a new verdict. A NIC that it names carries nothing until it reaches all hosts again.
   void on_verdict(const Verdict& verdict);
-  // Handle the body of a notice, which follows its kind byte.
+  // Handle a notice: its body follows the kind byte, or the subject.
   void on_report(Rank peer, std::span<const std::byte> body);
   void on_rates(Rank peer, std::span<const std::byte> body);
+  void on_end(Rank peer);
   // The plans of a new communicator take this NIC of this rank for lost. If that is wrong, or turns
   // out so, the rates will say it.
   void doubt(NicId nic);
   // Returns whether there is anything to do now. Every pass asks.
   bool due(TimeNs now) const { return now >= look_at_ || engine_.nics().drained() != drained_; }
-  // Does it. `stopped`: all ranks leave, or have failed, so the state of the NICs counts no more.
-  void progress(TimeNs now, bool stopped);
+  // Does it. `leaving`: this rank leaves all its communicators, so its paths say nothing of NICs.
+  void progress(TimeNs now, bool leaving);
   TimeNs next_timeout() const { return next_; }
 
   // The rates of the NICs that a rank has reported. They change only with the version.
   const RateTable& rates() const { return rates_; }
   uint64_t version() const { return version_; }
-  // Returns the rate of a NIC of the rank's host; nothing: no rank has reported it.
-  std::optional<NicRate> rate_of(Rank rank, const std::string& nic) const;
+  // Returns the rate of a NIC of the job's host; nothing: no rank has reported it.
+  std::optional<NicRate> rate_of(uint32_t host, const std::string& nic) const;
   // Returns how many messages were refused because no correct rank sends them.
   uint64_t refused() const { return refused_; }
   void check_invariants() const;
 
  private:
-  size_t own_nics() const { return blamed_.size(); }
+  // The sight of another host by one of this rank's NICs.
+  enum class Sight : uint8_t { unknown, missed, reached };
+
+  // The work of the rank that decides.
+  struct Decision {
+    HealthMap map;
+    std::vector<Rank> unanswered;  // have reported, and may not have the table
+  };
+
+  void wake() { next_ = look_at_ = 0; }
+  size_t own_nic_count() const { return blamed_.size(); }
+  bool has_gone(Rank rank) const;
   bool speaks_for(NicId nic) const;
-  NicReach reach_of_nic(NicId nic);
+  std::optional<NicRate> rate_at(uint32_t host, uint16_t rail) const;
+  std::vector<std::vector<Sight>> look_around() const;
+  NicReach reach_by(NicId nic, const std::vector<Sight>& hosts);
   HostReach momentary();
   NicReport report_of(const HostReach& reach) const;
-  void wake() { next_ = look_at_ = 0; }
   void watch_rates(TimeNs now);
-  HealthMap& map();
   void report(Rank decides, TimeNs now);
+  void begin_to_decide(TimeNs now);
   void decide(TimeNs now);
-  void apply(const RateTable& rates);
+  void send_rates(Rank to, uint32_t part);
+  uint32_t hosts_per_part() const;
+  uint32_t parts() const;
+  std::span<const RailRate> part_of(const RateTable& table, uint32_t part) const;
+  void apply(RateTable rates);
   void refuse(Rank peer, const Status& why);
 
   ProgressEngine& engine_;
   const Clock& clock_;
   const std::vector<bool>& ended_;
   const HostNics& nics_;
-  std::vector<bool> blamed_;  // by NIC: a verdict names it, and it has not been whole since
+  std::vector<bool> blamed_;  // by NIC: a verdict names it, and it has not reached all hosts since
   ReachFilter filter_;        // watches this rank's NICs
   RateWatch rate_watch_;
   NicWindows windows_;
-  std::optional<HealthMap> map_;  // this rank decides, or has had a report
-  NicReport told_;                // the last report
-  bool has_told_ = false;
-  Rank decides_;  // the receiver of reports
+  NicReport told_;          // the last report
+  bool must_tell_ = false;  // the rank that decides now may not know what this rank has said
+  Rank decides_;
+  std::optional<Decision> decision_;   // while this rank decides
+  std::map<Rank, NicReport> reports_;  // while it does not: of ranks that think otherwise
   RateTable rates_;
   uint64_t version_ = 0;
-  // From a rank that this one does not know yet to decide: the last table.
-  std::optional<std::pair<Rank, RateTable>> early_;
-  bool changed_ = true;  // look() must look at the NICs
-  NicSet drained_;       // as of the last look()
+  bool changed_ = true;  // progress() must look at the paths
+  NicSet drained_;       // as of the last progress()
   TimeNs next_ = 0;
   TimeNs look_at_ = 0;  // <= next_: it also looks when a window ends, without a timer
   uint64_t refused_ = 0;

@@ -61,8 +61,9 @@ std::vector<NicWindow> NicWindows::take(TimeNs now) {
     NicWindow& window = windows[nic];
     window.bytes = queue.delivered() - totals_[nic].delivered;
     const TimeNs idle = queue.idle(now) - totals_[nic].idle;
-    if (is_most(sent[nic], window.bytes)) window.busy = now - begun_at_ - idle;
-    if (!is_most(most[nic], sent[nic])) window.host = kSeveralHosts;
+    const bool works = sent[nic] > 0 && is_most(sent[nic], window.bytes);
+    if (works) window.busy = now - begun_at_ - idle;
+    if (most[nic] == 0 || !is_most(most[nic], sent[nic])) window.host = kSeveralHosts;
   }
   begin(now);
   return windows;

@@ -17,8 +17,8 @@ class NicWindows {
   // The engine has started. Both must outlive this.
   NicWindows(const ProgressEngine& engine, const HostNics& nics, TimeNs now);
 
-  // Begins a window without a look at the NICs: nothing is measured in it.
-  void skip(TimeNs now) { begun_at_ = now; }
+  // Ends the window unmeasured, and begins the next one.
+  void skip(TimeNs now) { begin(now); }
   TimeNs begun_at() const { return begun_at_; }
   // Ends the window, and begins the next one. Returns the work of each NIC in it. The host of a
   // window is one of the job, its NIC a rail. A NIC whose bytes are mostly those of other jobs

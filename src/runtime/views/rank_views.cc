@@ -64,7 +64,7 @@ RankViews::RankViews(Members& members, Operations& operations, const HostMap& ho
                  first_record(first_rates_)) {
   operations.executor().set_views(&agreement_);
   if (!first_.empty()) doubt_lost();
-  health_.on_change();  // no communicator may have needed it before
+  health_.on_change();  // it may have stood still while all communicators left
   due_ = !first_.empty() || !health_.rates().empty();
 }
 
@@ -91,8 +91,8 @@ void RankViews::doubt_lost() const {
 // Returns how much the NIC can carry: as the job knows it, or as the first view has it.
 NicRate RankViews::rate(size_t host, size_t nic, TimeNs now) const {
   const NicRate first = first_rates_[host][nics_.rails(host)[nic]];
-  const Rank peer = members_.peer_of(hosts_.leader(host));
-  const std::optional<NicRate> known = health_.rate_of(peer, nics_.names(host)[nic]);
+  const uint32_t job_host = members_.job_host_of(hosts_.leader(host));
+  const std::optional<NicRate> known = health_.rate_of(job_host, nics_.names(host)[nic]);
   if (known && known->send == 0) return *known;
   if (!is_slow(first)) return known.value_or(first);
   const NicRate rate = known.value_or(NicRate{});
