@@ -243,7 +243,7 @@ Status Communicator::leave() {
     return !runtime_->failure().ok() || runtime_->operations().idle_but_local();
   };
   call([] {});  // calls that were only queued have begun after this
-  if (!thread().wait_until(complete, WaitTracker::kAskAfter)) {
+  if (!thread().wait_until(complete, RankRuntime::kCloseCallsAfter)) {
     // A call may wait for one that another rank has not made, and that rank may be in here, too.
     call([this] { runtime_->close_calls(); });
     thread().wait_until(complete, kNever);

@@ -140,6 +140,8 @@ class RankRuntime final : private JobPart {
   // tagged message no Recv, else says goodbye to every peer. Legal when no other operation is
   // unfinished.
   void begin_goodbye();
+  // A rank that finalizes gives its calls so long to end before close_calls().
+  static constexpr TimeNs kCloseCallsAfter = 1 * kSecond;
   // Ends the calls of this rank, though some are unfinished. If the calls of two ranks can never
   // match, the job fails.
   void close_calls() { waits_->close(); }

@@ -74,9 +74,21 @@ WaitTracker::Callbacks RankWaits::wait_callbacks() {
                ? messages.lacks_receive(call.peer, call.number)
                : messages.lacks_send(call.peer, call.tag, call.number);
   };
+  callbacks.doubt = [this](Rank peer) { members_.link(peer)->doubt(); };
+  callbacks.silence_of = [this](Rank peer) {
+    switch (members_.link(peer)->answerer(clock_.now())) {
+      case Answerer::process:
+        return Blocker::Kind::silent;
+      case Answerer::kernel:
+        return Blocker::Kind::stopped;
+      case Answerer::nobody:
+        break;
+    }
+    return Blocker::Kind::unreached;
+  };
   callbacks.warn = [this](const PendingCall& call, TimeNs waited, const Blocker& blocker) {
-    R2CCL_LOG(warn, "%s: waiting for %s (%lld s so far)", words_for(call).c_str(),
-              words_for(blocker).c_str(), static_cast<long long>(waited / kSecond));
+    R2CCL_LOG(warn, "%s: waiting for %s (%.1f s so far)", words_for(call).c_str(),
+              words_for(blocker).c_str(), static_cast<double>(waited) / kSecond);
   };
   return callbacks;
 }

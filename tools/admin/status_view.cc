@@ -88,8 +88,8 @@ std::string members_text(const json& job, bool whole) {
   return text;
 }
 
-// Every working job has shorter calls outstanding.
-constexpr double kCallShownMs = 1000;
+// Every working job has shorter calls outstanding. A rank asks the others after this time.
+constexpr double kCallShownMs = 250;
 
 // Returns the calls that ranks wait in, and the ranks that they wait for; ranks with the same text
 // share a row. Empty if no call has lasted long.

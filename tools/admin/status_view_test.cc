@@ -100,13 +100,14 @@ TEST(StatusView, NamesTheRankThatCallsWaitFor) {
     it["members"][rank]["in_ms"] = 6000 + 100 * rank;
     it["members"][rank]["waits_for"] = "rank 2 (host h2, pid 102), which is at 10";
   }
-  it["members"][3]["in_ms"] = 900;
+  it["members"][1]["in_ms"] = 250;
+  it["members"][3]["in_ms"] = 240;
   it["members"][2]["in"] = "";
   it["members"][2]["in_ms"] = 0;
   EXPECT_TRUE(has(job_text(it, false),
                   "\ncalls that wait:\n"
                   "rank  in                             for    waits for\n"
-                  "0, 1  AllReduce 11 (5 float32, sum)  6.1 s  rank 2 (host h2, pid 102), which "
+                  "0, 1  AllReduce 11 (5 float32, sum)  6.0 s  rank 2 (host h2, pid 102), which "
                   "is at 10\n\nall paths are up"))
       << job_text(it, false);
 }

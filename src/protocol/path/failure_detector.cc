@@ -29,6 +29,8 @@ constexpr TimeNs kCompensatedSilence = 25 * kMillisecond;
 // missed.
 constexpr TimeNs kCasualMissed = 100 * kMillisecond;
 constexpr size_t kPingsMax = 32;
+// Longer than the answer of a process that runs, or of a kernel, takes through a full queue.
+constexpr TimeNs kAnswerLate = 200 * kMillisecond;
 // run() is due this often while a path is suspect, and while the peer owes an answer.
 constexpr TimeNs kSuspectInterval = 5 * kMillisecond;
 constexpr TimeNs kUnheardInterval = 50 * kMillisecond;
@@ -277,6 +279,11 @@ TimeNs FailureDetector::silence(TimeNs now) const {
     heard_at = std::max({heard_at, path->health.kernel_answered_at, path->health.acknowledged_at});
   }
   return now - heard_at;
+}
+
+Answerer FailureDetector::answerer(TimeNs now) const {
+  if (unheard(now) < kAnswerLate) return Answerer::process;
+  return silence(now) < kAnswerLate ? Answerer::kernel : Answerer::nobody;
 }
 
 TimeNs FailureDetector::reconnect_interval(TimeNs now) const {

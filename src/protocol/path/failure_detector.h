@@ -25,6 +25,13 @@
 
 namespace r2ccl {
 
+// The one that has answered the pings to a peer lately.
+enum class Answerer : uint8_t {
+  process,  // or nobody has pinged it
+  kernel,   // of the peer's host: the process is stopped, or gets no CPU time
+  nobody,
+};
+
 class FailureDetector {
  public:
   // Carries out the detector's decisions. Each call may change the path's state at once.
@@ -90,6 +97,7 @@ class FailureDetector {
   TimeNs unheard(TimeNs now) const { return pinged_at_ == 0 ? 0 : now - pinged_at_; }
   // Returns the time for which nothing has come from the peer's host, not even from its kernel.
   TimeNs silence(TimeNs now) const;
+  Answerer answerer(TimeNs now) const;
   // Returns the least time between two frames to a peer that answers nothing. The kernel of a
   // stopped process queues only so many frames, however long the process is stopped.
   TimeNs spacing(TimeNs now) const { return unheard(now) / 4; }

@@ -373,5 +373,23 @@ TEST_F(DetectorTest, AsksAPeerThatIsSilentForThreeOfItsHeartbeats) {
   }
 }
 
+TEST_F(DetectorTest, TellsAProcessThatAnswersFromAKernelAndFromNobody) {
+  const auto answerer_at = [&](TimeNs ms) {
+    const TimeNs now = kStart + ms * kMillisecond;
+    detector_->run(now);
+    return detector_->answerer(now);
+  };
+  EXPECT_EQ(answerer_at(0), Answerer::process) << "nobody has asked";
+  detector_->on_doubt(kStart);
+  EXPECT_EQ(answerer_at(199), Answerer::process) << "it may answer yet";
+  EXPECT_EQ(answerer_at(500), Answerer::nobody);
+  paths_[1]->control_owed = 0;  // the kernel has acknowledged the ping
+  EXPECT_EQ(answerer_at(550), Answerer::kernel);
+  paths_[1]->control_owed = 10 * kSecond;
+  EXPECT_EQ(answerer_at(800), Answerer::nobody) << "its word of before is too old";
+  pong(*paths_[2], kStart + 801 * kMillisecond);
+  EXPECT_EQ(answerer_at(801), Answerer::process);
+}
+
 }  // namespace
 }  // namespace r2ccl

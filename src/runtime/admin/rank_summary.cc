@@ -113,7 +113,7 @@ bool get_call(ByteReader& in, RankSummary& summary) {
   summary.call = printable_text(in.get_bytes(bytes), kSummaryCallBytesMax);
   summary.call_ms = in.get<uint32_t>();
   get_members(in, summary.blocker, kBlocker);
-  return summary.blocker.kind <= Blocker::Kind::no_tagged_recv;
+  return summary.blocker.kind <= Blocker::kLastKind;
 }
 
 std::string rank_name(RankTable rank_table, Rank rank) {

@@ -73,13 +73,13 @@ TEST(RankSummary, DecodesItsOwnEncoding) {
 // Each kind of wait, that for a message with a tag included.
 TEST(RankSummary, HasEveryReasonToWait) {
   RankSummary summary = sample();
-  for (int kind = 0; kind <= static_cast<int>(Blocker::Kind::no_tagged_recv); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(Blocker::kLastKind); ++kind) {
     summary.blocker.kind = static_cast<Blocker::Kind>(kind);
     const auto read = decode_rank_summary(encode(summary));
     ASSERT_TRUE(read.ok()) << kind << ": " << read.status().message();
     EXPECT_EQ(read.value(), summary);
   }
-  summary.blocker.kind = static_cast<Blocker::Kind>(10);
+  summary.blocker.kind = static_cast<Blocker::Kind>(12);
   EXPECT_FALSE(decode_rank_summary(encode(summary)).ok()) << "it has no words";
 }
 

@@ -31,7 +31,13 @@ std::string reason(const Blocker& blocker) {
       return ", which has made no further Recv with tag " + std::to_string(blocker.number) +
              " from " + towards;
     case Blocker::Kind::silent:
-      return ", which does not answer: it is stopped, very busy, or cut off";
+      return ", which does not answer, though its process runs: it may not have made this "
+             "communicator yet";
+    case Blocker::Kind::stopped:
+      return ", which does not answer, though its host's kernel does: it is stopped, swapping, or "
+             "has no CPU time";
+    case Blocker::Kind::unreached:
+      return ", which does not answer, nor does its host";
   }
   return "";
 }

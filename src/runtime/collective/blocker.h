@@ -19,11 +19,14 @@ struct Blocker {
     behind = 4,   // its latest collective is `number`
     no_send = 5,  // it has made only `number` Sends to `towards`
     no_recv = 6,  // it has made only `number` Recvs from `towards`
-    silent = 7,   // the rank does not answer
+    silent = 7,   // it does not answer, though its process runs
     // For `towards`, with `number` for the tag:
     no_tagged_send = 8,  // it has sent no message that the Recv could take
     no_tagged_recv = 9,  // it has made no Recv that could take the message
+    stopped = 10,        // it does not answer, though the kernel of its host does
+    unreached = 11,      // neither the rank nor its host answers
   };
+  static constexpr Kind kLastKind = Kind::unreached;
   Kind kind = Kind::none;
   Rank rank = kNoRank;
   uint64_t number = 0;
@@ -31,6 +34,9 @@ struct Blocker {
   Rank waits_for = kNoRank;  // the blocker itself waits for this rank
 
   bool actionable() const { return kind >= Kind::behind; }
+  bool is_silent() const {
+    return kind == Kind::silent || kind == Kind::stopped || kind == Kind::unreached;
+  }
   // True when no other rank is known to hold it up.
   bool is_root() const { return actionable() && waits_for == kNoRank; }
   friend bool operator==(const Blocker&, const Blocker&) = default;

@@ -43,7 +43,7 @@ bool get_waits(ByteReader& in, CallReport& report) {
   report.root.towards = get_rank(in);
   report.root_age_ms = in.get<uint32_t>();
   const bool root = kind >= static_cast<uint8_t>(Blocker::Kind::behind);
-  return waits <= 1 && kind <= static_cast<uint8_t>(Blocker::Kind::no_tagged_recv) &&
+  return waits <= 1 && kind <= static_cast<uint8_t>(Blocker::kLastKind) &&
          (root || kind == static_cast<uint8_t>(Blocker::Kind::none));
 }
 

@@ -107,6 +107,8 @@ class Pair : public ::testing::Test {
       };
       waits.collective = [&side](uint64_t number) { return pending_call(side.history, number); };
       waits.waits_on = [rank] { return std::vector<Rank>{Rank(1 - rank)}; };
+      waits.doubt = [](Rank) {};
+      waits.silence_of = [](Rank) { return Blocker::Kind::silent; };
       waits.warn = [](const PendingCall&, TimeNs, const Blocker&) {};
       side.waits = std::make_unique<WaitTracker>(Rank(rank), 2, waits);
     }
@@ -147,9 +149,9 @@ class Pair : public ::testing::Test {
 TEST_F(Pair, AreToldWhenTheyWaitForEachOtherInDifferentCalls) {
   sides_[0].history.begin(broadcast_from(1));
   sides_[1].history.begin(broadcast_from(0));
-  wait(kSecond);
+  wait(WaitTracker::kAskAfter - 50 * kMillisecond);
   EXPECT_EQ(failure(), "");
-  wait(2 * kSecond);
+  wait(500 * kMillisecond);
   EXPECT_NE(
       failure().find("rank 0 is at Broadcast 1 (10 float32 from rank 1), rank 1 at Broadcast 1 "
                      "(10 float32 from rank 0)"),

@@ -6,15 +6,15 @@
 namespace r2ccl {
 namespace {
 
-constexpr TimeNs kTick = 500 * kMillisecond;
+constexpr TimeNs kTick = 250 * kMillisecond;
 // The shortest time between two early questions, and between two unrequested answers.
-constexpr TimeNs kSpacing = 200 * kMillisecond;
+constexpr TimeNs kSpacing = 100 * kMillisecond;
 // Longer than the longest time between two questions plus the answers' way along a chain.
 constexpr TimeNs kRootAgeMax = 25 * kSecond;
 constexpr TimeNs kRequesterAgeMax = 30 * kSecond;
 
 int weight(const Blocker& blocker) {
-  if (blocker.is_root()) return blocker.kind == Blocker::Kind::silent ? 5 : 6;
+  if (blocker.is_root()) return blocker.is_silent() ? 5 : 6;
   return std::min(static_cast<int>(blocker.kind), static_cast<int>(Blocker::Kind::behind));
 }
 
@@ -38,6 +38,7 @@ void WaitTracker::set_collective(uint64_t latest, bool running, TimeNs now) {
     collective_->call.number = latest;
     collective_->since = now;
     collective_->warned = false;
+    collective_->ask_at = 0;
   }
   tell_requesters(now);
   schedule(now);
@@ -47,17 +48,22 @@ void WaitTracker::set_transfers(const std::vector<PendingCall>& transfers, TimeN
   std::vector<Watched> next;
   for (const PendingCall& call : transfers) {
     const auto known = std::ranges::find(transfers_, call, &Watched::call);
-    next.push_back(known != transfers_.end() ? *known : Watched{call, now});
+    if (known != transfers_.end()) {
+      next.push_back(*known);
+      continue;
+    }
+    const auto warned = warned_.find({call.kind, call.peer});
+    next.push_back({call, now, warned != warned_.end() && call.number <= warned->second});
   }
   transfers_ = std::move(next);
   tell_requesters(now);
   schedule(now);
 }
 
-std::vector<WaitTracker::Watched> WaitTracker::watched() const {
-  std::vector<Watched> all = transfers_;
-  if (collective_) all.insert(all.begin(), *collective_);
-  return all;
+template <typename Tracker, typename Each>
+void WaitTracker::for_each_watched(Tracker& tracker, const Each& each) {
+  if (tracker.collective_) each(*tracker.collective_);
+  for (auto& transfer : tracker.transfers_) each(transfer);
 }
 
 PendingCall WaitTracker::details_of(const PendingCall& call) const {
@@ -106,13 +112,23 @@ Blocker WaitTracker::lack_of(const PendingCall& call, Rank peer, const CallRepor
   return blocker;
 }
 
+// Returns none for a rank that owes no answer, or may answer yet.
+std::optional<Blocker::Kind> WaitTracker::silence_of(Rank peer, const Standing& standing,
+                                                     TimeNs now) const {
+  if (standing.asked_at < 0 || now - standing.asked_at < kSilentAfter) return std::nullopt;
+  const Blocker::Kind kind = callbacks_.silence_of(peer);
+  const bool heard = kind == Blocker::Kind::silent;
+  if (heard && now - standing.asked_at < kSilentThoughHeardAfter) return std::nullopt;
+  return kind;
+}
+
 WaitTracker::Found WaitTracker::look_at(const Watched& watched, Rank peer, TimeNs now) const {
   Found found{{.kind = Blocker::Kind::unknown, .rank = peer}, self_, now};
   const auto at = standings_.find(peer);
   if (at == standings_.end()) return found;
   const Standing& standing = at->second;
-  if (standing.asked_at >= 0 && now - standing.asked_at >= kSilentAfter) {
-    found.blocker.kind = Blocker::Kind::silent;
+  if (const auto silence = silence_of(peer, standing, now)) {
+    found.blocker.kind = *silence;
     return found;
   }
   // An answer from before the call says nothing about it.
@@ -140,11 +156,11 @@ WaitTracker::Found WaitTracker::find(const Watched& watched, TimeNs now) const {
 
 WaitTracker::Found WaitTracker::find_any(TimeNs now) const {
   Found best;
-  for (const Watched& each : watched()) {
+  for_each_watched(*this, [&](const Watched& each) {
     const Found found = find(each, now);
     const bool first = best.blocker.kind == Blocker::Kind::none;
     if (first || says_more(found.blocker, best.blocker)) best = found;
-  }
+  });
   return best;
 }
 
@@ -171,12 +187,7 @@ void WaitTracker::complete(Rank peer, TimeNs now, CallReport* report) const {
       std::clamp<TimeNs>((now - found.stated_at) / kMillisecond, 0, UINT32_MAX));
 }
 
-void WaitTracker::ask(TimeNs now, TimeNs waited_min) {
-  std::vector<Rank> peers;
-  for (const Watched& each : watched()) {
-    if (now - each.since < waited_min) continue;
-    for (const Rank peer : peers_of(each.call)) peers.push_back(peer);
-  }
+void WaitTracker::ask(std::vector<Rank> peers, TimeNs now) {
   std::ranges::sort(peers);
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   for (const Rank peer : peers) {
@@ -189,8 +200,31 @@ void WaitTracker::ask(TimeNs now, TimeNs waited_min) {
 
 void WaitTracker::hurry(TimeNs now) {
   if (asked_at_ >= 0 && now - asked_at_ < kSpacing) return;
-  ask(now, 0);
+  std::vector<Rank> peers;
+  for_each_watched(*this, [&](const Watched& each) {
+    for (const Rank peer : peers_of(each.call)) peers.push_back(peer);
+  });
+  ask(std::move(peers), now);
   schedule(now);
+}
+
+// Asks less and less often for a call that waits.
+void WaitTracker::ask_due(TimeNs now) {
+  std::vector<Rank> peers;
+  bool any_long = false;
+  for_each_watched(*this, [&](Watched& each) {
+    const TimeNs waited = now - each.since;
+    if (waited < kAskAfter) return;
+    any_long = true;
+    if (now < each.ask_at) return;
+    each.ask_at = now + std::min(waited, kAskRarest);
+    for (const Rank peer : peers_of(each.call)) peers.push_back(peer);
+  });
+  ask(std::move(peers), now);
+  if (!any_long) return;
+  for (const auto& [peer, standing] : standings_) {
+    if (standing.asked_at >= 0) callbacks_.doubt(peer);
+  }
 }
 
 void WaitTracker::on_report(Rank peer, const CallReport& report, TimeNs now) {
@@ -240,42 +274,57 @@ void WaitTracker::warn(Watched& watched, TimeNs now) {
   const Blocker blocker = find(watched, now).blocker;
   // A long call of ranks that all work needs no warning.
   if (!blocker.actionable()) return;
+  if (!blocker.is_root() && waited < kWarnWithoutRootAfter) return;
   watched.warned = true;
-  callbacks_.warn(details_of(watched.call), waited, blocker);
+  const PendingCall& call = watched.call;
+  if (call.kind != PendingCall::Kind::collective) {
+    uint64_t& number = warned_[{call.kind, call.peer}];
+    number = std::max(number, call.number);
+  }
+  callbacks_.warn(details_of(call), waited, blocker);
 }
 
 void WaitTracker::progress(TimeNs now) {
   if (now < tick_at_) return;
-  TimeNs waited = 0;
-  for (const Watched& each : watched()) waited = std::max(waited, now - each.since);
-  if (waited >= kAskAfter && now >= ask_at_) {
-    ask(now, kAskAfter);
-    ask_at_ = now + std::clamp(waited, kAskAfter, kAskRarest);
-  }
-  if (collective_) warn(*collective_, now);
-  for (Watched& each : transfers_) warn(each, now);
+  ask_due(now);
+  for_each_watched(*this, [&](Watched& each) { warn(each, now); });
   tick_at_ = kNever;
   tell_requesters(now);
   schedule(now);
 }
 
+// Returns when a question, or a line, is due, or a rank may count as silent.
+TimeNs WaitTracker::next_look(TimeNs now) const {
+  TimeNs next = kNever;
+  bool any_long = false;
+  for_each_watched(*this, [&](const Watched& each) {
+    const TimeNs first = each.since + kAskAfter;
+    next = std::min(next, now < first ? first : now + kTick);
+    any_long = any_long || now >= first;
+    const TimeNs warn_at = each.since + kWarnAfter;
+    if (!each.warned && now < warn_at) next = std::min(next, warn_at);
+  });
+  if (!any_long) return next;
+  for (const auto& [peer, standing] : standings_) {
+    const TimeNs silent_at = standing.asked_at + kSilentAfter;
+    if (standing.asked_at >= 0 && now < silent_at) next = std::min(next, silent_at);
+  }
+  return next;
+}
+
 void WaitTracker::schedule(TimeNs now) {
   if (!collective_ && transfers_.empty()) {
     if (requesters_.empty()) tick_at_ = kNever;
-    ask_at_ = 0;
     return;
   }
-  TimeNs since = collective_ ? collective_->since : kNever;
-  for (const Watched& each : transfers_) since = std::min(since, each.since);
-  const bool asked = asked_at_ >= since;
-  tick_at_ = std::min(tick_at_, asked ? now + kTick : std::max(since + kAskAfter, now + 1));
+  tick_at_ = std::min(tick_at_, std::max(next_look(now), now + 1));
 }
 
 std::vector<WaitTracker::Waiting> WaitTracker::calls(TimeNs now) const {
   std::vector<Waiting> calls;
-  for (const Watched& each : watched()) {
+  for_each_watched(*this, [&](const Watched& each) {
     calls.push_back({details_of(each.call), now - each.since, find(each, now).blocker});
-  }
+  });
   return calls;
 }
 

@@ -27,11 +27,19 @@ namespace r2ccl {
 
 class WaitTracker {
  public:
-  // Longer than an operation of ranks that all work.
-  static constexpr TimeNs kAskAfter = 1 * kSecond;
+  // Longer than most operations of ranks that all work.
+  static constexpr TimeNs kAskAfter = 250 * kMillisecond;
   static constexpr TimeNs kAskRarest = 10 * kSecond;
-  static constexpr TimeNs kSilentAfter = 1 * kSecond;
-  static constexpr TimeNs kWarnAfter = 10 * kSecond;
+  // A process that runs answers sooner, also on a machine with much to do.
+  static constexpr TimeNs kSilentAfter = 500 * kMillisecond;
+  // A rank whose process is heard may answer yet: a slow network delays the answer.
+  static constexpr TimeNs kSilentThoughHeardAfter = 2 * kSecond;
+  // The line is written before the call has waited for a second.
+  static constexpr TimeNs kWarnAfter = 900 * kMillisecond;
+  // The name of the root may still be on its way. Ranks that wait for each other have no root.
+  static constexpr TimeNs kWarnWithoutRootAfter = 2 * kSecond;
+  // A collective that lasts this long holds up its caller.
+  static constexpr TimeNs kLongAfter = 1 * kSecond;
 
   struct Callbacks {
     // Sends this rank's report to `peer`, as a question (compare) or an answer.
@@ -44,7 +52,11 @@ class WaitTracker {
     // Returns whether the peer has not made the counterpart of a tagged call, as far as this rank
     // knows.
     std::function<bool(const PendingCall& call)> lacks;
-    // The call has waited for kWarnAfter or more. Called at most once for each call.
+    // Makes the link ask the peer's process and kernel, so that silence_of() is known.
+    std::function<void(Rank peer)> doubt;
+    // Returns the kind of the peer's silence. The peer owes an answer.
+    std::function<Blocker::Kind(Rank peer)> silence_of;
+    // A rank is to blame for the wait of the call. Called at most once for each call.
     std::function<void(const PendingCall& call, TimeNs waited, const Blocker& blocker)> warn;
   };
 
@@ -56,7 +68,7 @@ class WaitTracker {
   void set_collective(uint64_t latest, bool running, TimeNs now);
   // Returns whether a collective has not been complete for long, whether its caller waits or asks.
   bool collective_waits(TimeNs now) const {
-    return collective_ && now - collective_->since >= kAskAfter;
+    return collective_ && now - collective_->since >= kLongAfter;
   }
   // Sets the Sends and Recvs that a thread of the caller waits in.
   void set_transfers(const std::vector<PendingCall>& transfers, TimeNs now);
@@ -83,6 +95,7 @@ class WaitTracker {
     PendingCall call;  // of a collective only its kind and its number
     TimeNs since = 0;
     bool warned = false;
+    TimeNs ask_at = 0;  // but not before kAskAfter
   };
   struct Standing {
     CallReport report;
@@ -114,11 +127,15 @@ class WaitTracker {
   Found look_at(const Watched& watched, Rank peer, TimeNs now) const;
   Found find(const Watched& watched, TimeNs now) const;
   Found find_any(TimeNs now) const;
-  std::vector<Watched> watched() const;
+  template <typename Tracker, typename Each>
+  static void for_each_watched(Tracker& tracker, const Each& each);
+  std::optional<Blocker::Kind> silence_of(Rank peer, const Standing& standing, TimeNs now) const;
   State state(const Found& found) const;
-  void ask(TimeNs now, TimeNs waited_min);
+  void ask(std::vector<Rank> peers, TimeNs now);
+  void ask_due(TimeNs now);
   void tell_requesters(TimeNs now);
   void warn(Watched& watched, TimeNs now);
+  TimeNs next_look(TimeNs now) const;
   void schedule(TimeNs now);
 
   const Rank self_;
@@ -130,8 +147,10 @@ class WaitTracker {
   std::map<Rank, Standing> standings_;
   std::map<Rank, Requester> requesters_;
   TimeNs tick_at_ = kNever;
-  TimeNs ask_at_ = 0;
   TimeNs asked_at_ = -1;
+  // By kind of call and peer, the highest number of a Send or Recv with a line: a caller may wait
+  // for the same call again.
+  std::map<std::pair<PendingCall::Kind, Rank>, uint64_t> warned_;
   State told_;
   TimeNs told_at_ = -1;
 };

@@ -104,6 +104,8 @@ class Link final : public MessagePort, private Path::Owner, private LinkPaths::E
   NicSet drained_remote() const { return paths_.drained_remote(); }
   // Returns whether nothing comes from the peer any more, not even from its kernel.
   bool is_cut_off(TimeNs now) const { return paths_.is_cut_off(now); }
+  // Returns who has answered lately; doubt() asks.
+  Answerer answerer(TimeNs now) const { return paths_.answerer(now); }
   // Returns whether the peer's kernel refuses, so its death may be found soon.
   bool may_be_dead() const { return !peer_ended() && paths_.may_be_dead(); }
   // Pings on the control streams of the paths that use this NIC. Returns whether one of these paths

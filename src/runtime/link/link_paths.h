@@ -138,6 +138,10 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   void tally_drain(NicId local, NicId remote, DrainTally& tally) const;
   bool ping(NicId local_nic);
   bool is_cut_off(TimeNs now) const;
+  // A peer that no path reaches is not pinged.
+  Answerer answerer(TimeNs now) const {
+    return liveness_.all_down() ? Answerer::nobody : detector_.answerer(now);
+  }
   bool may_be_dead() const { return liveness_.may_be_dead(); }
 
   void check_invariants() const;

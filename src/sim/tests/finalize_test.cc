@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "runtime/collective/wait_tracker.h"
+#include "runtime/rank_runtime.h"
 #include "sim/cluster/cluster.h"
 #include "sim/fabric/random.h"
 
@@ -16,7 +16,7 @@ namespace {
 constexpr int kRanks = 3;
 constexpr size_t kCallsMax = 3;
 constexpr size_t kBytes = 200'000;  // a Send this long waits for its Recv
-constexpr TimeNs kBound = WaitTracker::kAskAfter + kSecond;
+constexpr TimeNs kBound = RankRuntime::kCloseCallsAfter + kSecond;
 
 // The calls of one rank: the number of Sends and Recvs, for each peer, and of AllReduces.
 struct Calls {
@@ -142,7 +142,7 @@ class Job {
       if (node.runtime->leaving()) continue;
       if (node.runtime->operations().idle_but_local()) {
         node.begin_goodbye();
-      } else if (cluster_.now() >= called_at_ + WaitTracker::kAskAfter && !closed_[rank]) {
+      } else if (cluster_.now() >= called_at_ + RankRuntime::kCloseCallsAfter && !closed_[rank]) {
         closed_[rank] = true;
         node.runtime->close_calls();
         node.wake();
