@@ -16,8 +16,8 @@ constexpr int kFlips = 200;
 constexpr int kGreetingEvery = 20;  // a connection waits in vain for each of these
 constexpr std::chrono::seconds kNoticed{20};
 
-// A pattern at the start of the bytes, whose fifth is the version of the wire format, and the number
-// of bits that every such frame has.
+// A pattern at the start of the bytes, whose fifth is the version of the wire format, and the
+// number of bits that every such frame has.
 struct Frames {
   const char* pattern;
   int bits;
