@@ -24,7 +24,11 @@ inline void copy_in_order(std::byte* to, std::span<const std::byte> from) {
     return;
   }
   const auto copy_bytes = [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) __atomic_store_n(&to[i], from[i], __ATOMIC_RELEASE);
+    for (size_t i = begin; i < end; ++i) {
+      // clang stores no std::byte.
+      __atomic_store_n(reinterpret_cast<unsigned char*>(to + i),
+                       static_cast<unsigned char>(from[i]), __ATOMIC_RELEASE);
+    }
   };
   const size_t head = std::min(-reinterpret_cast<uintptr_t>(to) % sizeof(Word), from.size());
   const size_t words_end = from.size() - (from.size() - head) % sizeof(Word);

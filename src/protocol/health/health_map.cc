@@ -127,8 +127,9 @@ NicRate HealthMap::rate(uint32_t host, uint16_t rail) const {
 RateTable HealthMap::rates() const {
   RateTable table;
   for (uint32_t host = 0; host < nics_.size(); ++host) {
-    for (uint16_t rail = 0; rail < nics_[host].size(); ++rail) {
-      const Nic& nic = nics_[host][rail];
+    for (size_t i = 0; i < nics_[host].size(); ++i) {
+      const Nic& nic = nics_[host][i];
+      const auto rail = static_cast<uint16_t>(i);
       if (!nic.there) continue;
       const NicRate now = rate(host, rail);
       if (nic.in_table || now != NicRate{}) table.push_back({host, rail, now});
