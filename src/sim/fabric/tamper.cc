@@ -138,9 +138,10 @@ bool Tampering::follow(const std::vector<std::byte>& evidence, const Stream& str
   const uint64_t begin = std::max(from - before, stream.taken());
   std::vector<std::byte> written(stream.written() - begin);
   stream.peek(begin, written);
-  const auto found = std::ranges::find_end(written, evidence);
-  if (found.empty()) return false;
-  const auto at = static_cast<uint64_t>(found.begin() - written.begin());
+  const auto found =
+      std::find_end(written.begin(), written.end(), evidence.begin(), evidence.end());
+  if (found == written.end()) return false;
+  const auto at = static_cast<uint64_t>(found - written.begin());
   expect(stream, begin + at, begin + at + evidence.size());
   return true;
 }
