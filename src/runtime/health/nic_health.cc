@@ -313,7 +313,8 @@ void NicHealth::on_rates(Rank peer, std::span<const std::byte> body) {
   ByteReader in(body);
   const auto part = in.get<uint32_t>();
   const auto rates = decode_rate_table(in.get_bytes(in.remaining()));
-  if (in.bad() || !rates.ok()) return refuse(peer, rates.status());
+  if (in.bad()) return refuse(peer, {Code::remote, "a table of NICs' rates without its part"});
+  if (!rates.ok()) return refuse(peer, rates.status());
   const auto is_of_part = [&, hosts = hosts_per_part()](const RailRate& nic) {
     return nic.host / hosts == part;
   };

@@ -44,7 +44,7 @@ class NicHealth {
   }
   // There is a new verdict. A NIC that it names carries nothing until it reaches all hosts again.
   void on_verdict(const Verdict& verdict);
-  // Handle a notice: its body follows the kind byte, or the subject.
+  // Handle the body of a notice, which follows its kind byte.
   void on_report(Rank peer, std::span<const std::byte> body);
   void on_rates(Rank peer, std::span<const std::byte> body);
   void on_end(Rank peer);
