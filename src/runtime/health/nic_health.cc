@@ -68,9 +68,8 @@ bool NicHealth::speaks_for(NicId nic) const {
   return true;
 }
 
-// Returns this rank's sight of each host by each of its NICs. It reaches a host that it reaches by
-// one of the NIC's paths to the ranks there. Only paths within a rail count: a NIC without a
-// counterpart is paired with one of another rail, of which the reports of that rail tell.
+// Returns this rank's sight of each host by each of its NICs. Only paths within a rail count: a NIC
+// without a counterpart is paired with one of another rail, of which the reports of that rail tell.
 std::vector<std::vector<NicHealth::Sight>> NicHealth::look_around() const {
   const JobMap& job = engine_.job();
   const uint32_t own_host = job.host_of(engine_.self());
@@ -88,27 +87,30 @@ std::vector<std::vector<NicHealth::Sight>> NicHealth::look_around() const {
       const PathPhase phase = path->state.phase();
       const bool up = phase == PathPhase::up || phase == PathPhase::suspect;
       Sight& host = by_nic[nic][job.host_of(peer)];
-      host = std::max(host, up ? Sight::reached : Sight::missed);
+      (up ? host.reached : host.missed) = true;
     }
   }
   return by_nic;
 }
 
-// Takes the blame from a NIC that misses no host but those whose own NIC is lost.
+// A NIC reaches a host that it reaches by one of its paths to the ranks there. The paths of a NIC
+// that a verdict names may be up though they carry nothing, or only small packets, so there each
+// path counts that is not up. Takes the blame from a NIC that misses no host but those whose own
+// NIC is lost.
 NicReach NicHealth::reach_by(NicId nic, const std::vector<Sight>& hosts) {
-  const auto missed = static_cast<uint32_t>(std::ranges::count(hosts, Sight::missed));
   if (blamed_[nic.value()]) {
     const uint16_t rail = nics_.rail_of(engine_.self(), nic).value_or(UINT16_MAX);
     bool misses = false;
     for (uint32_t host = 0; host < hosts.size(); ++host) {
       const std::optional<NicRate> other = rate_at(host, rail);
-      misses = misses || (hosts[host] == Sight::missed && (!other || other->send > 0));
+      misses = misses || (hosts[host].missed && (!other || other->send > 0));
     }
     blamed_[nic.value()] = misses;
-    // The paths that carry nothing, or only small packets, may be up.
-    if (misses) return {0, missed};
+    if (misses) return {0, static_cast<uint32_t>(std::ranges::count_if(hosts, &Sight::missed))};
   }
-  return reach_of(static_cast<uint32_t>(std::ranges::count(hosts, Sight::reached)), missed);
+  const auto misses = [](const Sight& host) { return host.missed && !host.reached; };
+  return reach_of(static_cast<uint32_t>(std::ranges::count_if(hosts, &Sight::reached)),
+                  static_cast<uint32_t>(std::ranges::count_if(hosts, misses)));
 }
 
 HostReach NicHealth::momentary() {
@@ -231,7 +233,8 @@ void NicHealth::send_rates(Rank to, uint32_t part) {
 // Sends a changed table to all ranks, and the table as it is to ranks that may have another one.
 void NicHealth::decide(TimeNs now) {
   const bool takes_over = decides_ != engine_.self();
-  if (takes_over && !rates_.empty()) begin_to_decide(now);
+  // A rank that has lost the deciding rank earlier has reported to this one.
+  if (takes_over && !(rates_.empty() && reports_.empty())) begin_to_decide(now);
   if (!decision_) return;
   const bool changed = decision_->map.take(now).has_value();
   const bool settled = decision_->map.next_timeout() > now + HealthMap::kSettle;

@@ -67,8 +67,12 @@ class NicHealth {
   void check_invariants() const;
 
  private:
-  // The sight of another host by one of this rank's NICs.
-  enum class Sight : uint8_t { unknown, missed, reached };
+  // The sight of another host by one of this rank's NICs: whether some of the paths to the ranks
+  // there are up, and whether some are not.
+  struct Sight {
+    bool reached = false;
+    bool missed = false;
+  };
 
   // The work of the rank that decides.
   struct Decision {
