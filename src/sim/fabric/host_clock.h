@@ -19,7 +19,7 @@ class HostClock final : public Clock {
     }
     return time_.now() + ahead_;
   }
-  TimeNs wall() const override { return time_.wall(); }
+  TimeNs wall() const override { return time_.wall() + wall_ahead_; }
 
   // Leaves out a suspension. Requires that no reader runs meanwhile: a reader never sees the clock
   // go back.
@@ -29,12 +29,15 @@ class HostClock final : public Clock {
     clock_step_ = duration;
     readings_left_ = readings;
   }
+  // Steps the wall clock of this machine alone, as a person or a time service does.
+  void step_wall(TimeNs duration) { wall_ahead_ += duration; }
   // Returns the virtual time at which the clock will show `time`.
   TimeNs to_virtual(TimeNs time) const { return time == kNever ? kNever : time - ahead_; }
 
  private:
   const Clock& time_;
   mutable TimeNs ahead_ = 0;
+  TimeNs wall_ahead_ = 0;
   mutable TimeNs clock_step_ = 0;  // the next step; 0: none
   mutable int readings_left_ = 0;
 };
