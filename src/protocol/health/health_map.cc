@@ -85,7 +85,10 @@ void HealthMap::put_together() {
   std::vector<std::vector<bool>> reported;
   for (std::vector<Nic>& own : nics_) {
     reported.emplace_back(own.size());
-    for (Nic& nic : own) nic.slow.reset();
+    for (Nic& nic : own) {
+      nic.slow.reset();
+      nic.senders.clear();
+    }
   }
   for (const auto& [rank, seen] : reports_) {
     for (const NicState& nic : seen.report.nics) {
@@ -97,17 +100,25 @@ void HealthMap::put_together() {
     }
     for (const SlowNic& slow : seen.report.slow) nics_[seen.host][slow.nic].slow = slow;
   }
+  find_senders();
+}
+
+// Notes at each receiver those that send slowly to it: to look for them in all reports, for each
+// slow NIC, takes the square of the NICs' number.
+void HealthMap::find_senders() {
+  for (uint32_t host = 0; host < nics_.size(); ++host) {
+    for (const Nic& nic : nics_[host]) {
+      if (!nic.slow || nic.slow->host == kSeveralHosts || nic.slow->host == host) continue;
+      nics_[nic.slow->host][nic.slow->peer_nic].senders.push_back({host, nic.slow->rate});
+    }
+  }
 }
 
 // Returns the least rate at which another host than the one that it sends to sends to the slow NIC.
-uint32_t HealthMap::least_rate_to(uint32_t host, const SlowNic& slow) const {
+uint32_t HealthMap::least_rate_to(const Nic& nic) {
   uint32_t least = kWholeNic;
-  for (uint32_t from = 0; from < nics_.size(); ++from) {
-    if (from == host || from == slow.host) continue;
-    for (const Nic& nic : nics_[from]) {
-      if (!nic.slow || nic.slow->host != host || nic.slow->peer_nic != slow.nic) continue;
-      least = std::min(least, nic.slow->rate);
-    }
+  for (const SlowSender& sender : nic.senders) {
+    if (sender.host != nic.slow->host) least = std::min(least, sender.rate);
   }
   return least;
 }
@@ -119,7 +130,7 @@ NicRate HealthMap::rate(uint32_t host, uint16_t rail) const {
   const Nic& nic = nics_[host][rail];
   if (nic.before && nic.before->send > 0) return *nic.before;
   if (!nic.slow) return {};
-  const uint32_t receives = least_rate_to(host, *nic.slow);
+  const uint32_t receives = least_rate_to(nic);
   if (nic.slow->host != kSeveralHosts && receives == kWholeNic) return {};
   return {nic.slow->rate, receives};
 }

@@ -46,11 +46,16 @@ class HealthMap {
   void check_invariants() const;
 
  private:
+  struct SlowSender {
+    uint32_t host = 0;
+    uint32_t rate = kWholeNic;
+  };
   struct Nic {
     bool there = false;
     bool in_table = false;          // a rank has reported it, or the rank before had it
     std::optional<NicRate> before;  // by the rank before, and no rank has reported it since
     std::optional<SlowNic> slow;
+    std::vector<SlowSender> senders;  // that send to this NIC alone, and slowly
   };
   struct Seen {
     uint32_t host = 0;
@@ -59,7 +64,8 @@ class HealthMap {
   bool has(uint32_t host, uint16_t rail) const;
   Status check(uint32_t host, const NicReport& report) const;
   void put_together();
-  uint32_t least_rate_to(uint32_t host, const SlowNic& slow) const;
+  void find_senders();
+  static uint32_t least_rate_to(const Nic& nic);
   NicRate rate(uint32_t host, uint16_t rail) const;
   RateTable rates() const;
 

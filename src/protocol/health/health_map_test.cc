@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <numeric>
+
+#include "base/clock.h"
 
 namespace r2ccl {
 namespace {
@@ -117,6 +121,65 @@ TEST(HealthMap, ANicThatIsSlowTowardsSeveralHostsIsAtFault) {
   HealthMap map = map_of({2, 2});
   EXPECT_TRUE(map.on_report(Rank(1), 1, {{{0, NicReach{}}}, {{0, 250, kSeveralHosts, 0}}}, 0).ok());
   EXPECT_EQ(map.take(kSecond), (RateTable{{1, 0, {250, 1000}}}));
+}
+
+// A job in which all hosts have reported their eight NICs.
+class LargeJob {
+ public:
+  static constexpr uint16_t kNics = 8;
+
+  // `slow`: each NIC sends slowly to the next host, so each of them may be at fault.
+  LargeJob(uint32_t hosts, bool slow)
+      : hosts_(hosts), map_(map_of(std::vector<size_t>(hosts, kNics))) {
+    for (uint32_t host = 0; host < hosts; ++host) {
+      NicReport report;
+      for (uint16_t rail = 0; rail < kNics; ++rail) {
+        report.nics.push_back({rail, NicReach{}});
+        if (slow) report.slow.push_back({rail, 500, (host + 1) % hosts, rail});
+      }
+      tell(host, report);
+    }
+    map_.take(now_ += kSecond);
+  }
+  // Returns the time of the fastest judgement of some that each find one lost NIC more.
+  TimeNs judge() {
+    constexpr int kTimes = 20;
+    TimeNs fastest = kNever;
+    for (uint32_t host = 0; host < kTimes; ++host) {
+      NicReport report;
+      for (uint16_t rail = 0; rail < kNics; ++rail) report.nics.push_back({rail, NicReach{}});
+      report.nics[3].reach = NicReach{0, hosts_ - 1};
+      tell(host, report);
+      now_ += HealthMap::kSettle;
+      const TimeNs began = SystemClock().now();
+      const auto table = map_.take(now_);
+      fastest = std::min(fastest, SystemClock().now() - began);
+      EXPECT_TRUE(table.has_value());
+      const auto is_lost = [](const RailRate& nic) { return nic.rate == kLost; };
+      EXPECT_EQ(std::ranges::count_if(map_.table(), is_lost), host + 1);
+    }
+    return fastest;
+  }
+
+ private:
+  void tell(uint32_t host, const NicReport& report) {
+    EXPECT_TRUE(map_.on_report(Rank(static_cast<int32_t>(host)), host, report, now_).ok());
+  }
+
+  const uint32_t hosts_;
+  HealthMap map_;
+  TimeNs now_ = 0;
+};
+
+// Eight times the hosts take about eight times as long. The square would be 64 times.
+TEST(HealthMap, TakesATimeThatGrowsWithTheNumberOfNics) {
+  for (const bool slow : {false, true}) {
+    const TimeNs few = LargeJob(128, slow).judge();
+    const TimeNs many = LargeJob(1024, slow).judge();
+    std::printf("a judgement of 1,024 hosts with 8%s NICs each takes %.2f ms\n",
+                slow ? " slow" : "", to_ms(many));
+    EXPECT_LT(many, 30 * few);
+  }
 }
 
 }  // namespace
