@@ -30,7 +30,7 @@ TUNING = "tune_"
 # these rules.
 BY_TESTS = ("silent_close", "view_", "health_", "join_", "relay_tail", "relay_unbounded", "relay_preferred",
             "ended_early", "closed_heard", "forget_at_once", "early_lost", "ended_link",
-            "shrink_", "loss_", "query_", "bytes_untold", "stale_reports", "any_order", "stalled_answers")
+            "shrink_", "loss_", "query_", "bytes_untold", "stale_reports", "any_order", "stalled_answers", "dead_in_the_dark")
 # Only seeds above 100,000 have tagged messages, and only those above 200,000 hosts without a common
 # rail.
 # None below it breaks verdict_unvouched.

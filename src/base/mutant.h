@@ -100,6 +100,7 @@ namespace r2ccl {
   X(relay_tail, "a pipe ends without the bytes that it still holds")                               \
   X(relay_unbounded, "a pipe gives its NIC as much as the kernel takes")                           \
   X(relay_preferred, "the relay path carries on when an ordinary path has returned")               \
+  X(dead_in_the_dark, "a path in a black hole hides that its peer has died")                       \
   X(relay_blamed, "a relay path that ends is a fault of this host's network")                      \
   X(tune_margin_cap, "a path's own error gives it time without bound")                             \
   X(tune_margin_error, "the loss timeout margin ignores the error of the predictions")             \

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "protocol/diagnosis/fault_localiser_facts.h"
 #include "runtime/engine/idle_nics.h"
 #include "runtime/query/query_links.h"
 

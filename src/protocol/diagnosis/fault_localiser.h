@@ -4,122 +4,37 @@
 // A verdict never exceeds its evidence; docs/blame.md has the table. It names an
 // interface that its own host saw go down or lose its carrier, or whose host told a peer so. For
 // every other fault the localiser asks the hosts at both ends and some others to open connections
-// between their NICs, which kernels answer. A NIC that reaches no other, while others reach each
-// other, is named. When both ends of a broken pair reach others, the verdict is the network between
-// them. When no NIC of a rail reaches another one, it is the rail. With two hosts the side is
-// unknown, and the verdict gives both ends.
+// between their NICs, which kernels answer. A NIC that reaches another is innocent. The fewest NICs
+// and hosts that explain all broken pairs are at fault (explanation.h); where several sets do it
+// alike, the verdict gives both ends of the pair. When no NIC of a rail reaches another one, it is
+// the rail.
+//
+// A verdict stands until its NIC has worked again. Meanwhile the NIC is no evidence against others.
 //
 // A path that ended as `corrupted` accuses no NIC. The third such end between two hosts within a
 // minute is a verdict `tampered` on the pair: of NICs if all of these ends were of one pair, else
 // of the hosts. Its further ends belong to it until there has been none for a minute.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
 #include <span>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "base/limits.h"
-#include "base/status.h"
-#include "protocol/wire/wire.h"
+#include "protocol/diagnosis/explanation.h"
+#include "protocol/diagnosis/nic_name.h"
+#include "protocol/diagnosis/observation.h"
+#include "protocol/diagnosis/probe.h"
+#include "protocol/diagnosis/verdict.h"
 
 namespace r2ccl {
-
-// A NIC of a host. Ranks of one host share its NICs, so the host counts and not the rank.
-struct NicName {
-  uint32_t host = 0;  // index into the job's table of hosts
-  std::string nic;
-  friend auto operator<=>(const NicName&, const NicName&) = default;
-};
-
-// One end's report that a path which had been up went down. With NICs without a name it reports
-// that the peer's process has died (`connection_lost`), or that its host is cut off (`silent`).
-struct Observation {
-  Rank observer;
-  Rank peer;
-  NicName near;  // the observer's end
-  NicName far;
-  Incarnation incarnation;            // of the path: the same in both ends' reports of one loss
-  DownCause cause = DownCause::none;  // the observer's evidence
-  DownCause peer_cause = DownCause::none;  // the peer's evidence, when `cause` is peer_notice
-  uint64_t detected_us = 0;
-  uint64_t retransmitted_bytes = 0;
-  uint64_t stall_us = 0;
-  uint64_t since_up_us = 0;  // time since the path came up, when the report is sent
-  TimeNs wall = 0;
-  friend bool operator==(const Observation&, const Observation&) = default;
-};
-
-// The subject of a verdict.
-enum class Scope : uint8_t {
-  nic = 0,      // `faulty`, its cable or its port
-  pair = 1,     // `faulty` or `other`, or the network between them: the side is unknown
-  rail = 2,     // the network between the NICs of all hosts; `faulty` is the first host's NIC
-  host = 3,     // nothing reaches the host of `faulty` on any NIC: it is silent
-  process = 4,  // `process` died, on the host of `faulty`
-};
-const char* to_string(Scope scope);
-
-// Asks a host to open connections from its NICs to the NICs of the other `hosts`.
-struct ProbeRequest {
-  uint32_t number = 0;  // the localiser's number; the answer repeats it. The codec leaves it out
-  std::vector<uint32_t> hosts;
-  friend bool operator==(const ProbeRequest&, const ProbeRequest&) = default;
-};
-
-struct Reach {
-  NicName near;
-  NicName far;
-  bool reached = false;  // the kernel of the far end answered
-  friend bool operator==(const Reach&, const Reach&) = default;
-};
-
-struct ProbeAnswer {
-  uint32_t number = 0;
-  uint32_t host = 0;  // its NICs are the near ends
-  std::vector<Reach> tried;
-  friend bool operator==(const ProbeAnswer&, const ProbeAnswer&) = default;
-};
-
-// Both ends of a pair, and third hosts. More hosts would add nothing to the evidence of a fault.
-inline constexpr size_t kProbeHostsMax = 6;
-inline constexpr uint32_t kQuestionsMax = limits::kProbeQuestionsMax;
-// As many as fit into one notice, with the longest names.
-inline constexpr size_t kProbesMax = 48;
-
-struct Verdict {
-  uint32_t number = 0;  // the same on every rank
-  Scope scope = Scope::nic;
-  NicName faulty;
-  Rank rank;      // the observer whose evidence decided
-  NicName other;  // with Scope::pair; both without a name: all NICs of the two hosts
-  DownCause kind = DownCause::none;
-  uint64_t detected_us = 0;  // the earliest report
-  uint64_t retransmitted_bytes = 0;
-  uint64_t stall_us = 0;  // the longest
-  TimeNs wall = 0;
-  Rank process;           // with Scope::process: the dead rank
-  uint32_t loss_ppm = 0;  // with DownCause::lossy: packets lost of a million sent
-  friend bool operator==(const Verdict&, const Verdict&) = default;
-};
-
-std::vector<std::byte> encode(const Observation& observation);
-Result<Observation> decode_observation(Rank observer, std::span<const std::byte> bytes);
-std::vector<std::byte> encode(const Verdict& verdict);
-Result<Verdict> decode_verdict(std::span<const std::byte> bytes);
-std::vector<std::byte> encode(const ProbeRequest& request);
-Result<ProbeRequest> decode_probe_request(std::span<const std::byte> bytes);
-std::vector<std::byte> encode(const ProbeAnswer& answer);
-Result<ProbeAnswer> decode_probe_answer(std::span<const std::byte> bytes);
 
 // Whether packet loss explains that a connection between two NICs broke.
 enum class LossExplains : uint8_t {
@@ -152,17 +67,14 @@ class FaultLocaliser {
   void explain_by_loss(
       const std::function<LossExplains(const NicName& near, const NicName& far)>& explains,
       TimeNs now);
-  // Returns the verdicts that are ripe.
+  // Returns the verdicts that are ripe. One that names a NIC may replace an earlier one on a pair
+  // of it: both have the same time `wall`.
   std::vector<Verdict> due(TimeNs now);
   // Forgets a report that another rank localises from now on, or that its observer takes back.
   void withdraw(const Observation& o, TimeNs now);
   TimeNs next_timeout() const;
   // Returns whether time alone changes nothing here: there is no report, answer or recent verdict.
-  bool is_quiet() const {
-    return open_.empty() && ready_.empty() && recent_.empty() && questions_.empty() &&
-           reached_.empty() && excuses_.empty() && corruptions_.empty() && tamperings_.empty() &&
-           undecided_.empty();
-  }
+  bool is_quiet() const;
 
   void check_invariants() const;
 
@@ -184,42 +96,16 @@ class FaultLocaliser {
   // Late-report window: paths that carry nothing notice a fault at their next heartbeat.
   static constexpr TimeNs kLateReportWindow = 2500 * kMillisecond;
 
-  using Pair = std::pair<NicName, NicName>;  // in order
-  struct Open {
+  // The loss of a path that has no verdict yet.
+  struct Loss {
     Observation seen;
     TimeNs at = 0;
-    TimeNs ripe_at = 0;     // without meaning when `probed`
-    uint32_t question = 0;  // <= last_question_: asked because of its fault; 0: nothing yet
-    bool covered = false;   // that question tries this very pair, and came after it was lost
-    bool probed = false;    // implies covered: a probe without an answer, and no path that was lost
+    TimeNs ripe_at = 0;
+    uint32_t question = 0;  // <= last_question_: about it; 0: none yet
+    bool waits = false;     // for the verdict on another loss of its fault, before it asks
+    TimeNs up_at() const { return at - since_up_ns(seen); }
   };
-  struct Recent {
-    NicName nic;
-    bool named = false;  // false: only one end of a pair
-    NicName other;       // with a host: exactly this pair, whose ends reach others
-    bool one_pair = false;
-    TimeNs at = 0;
-    TimeNs until() const { return at + kLateReportWindow; }
-  };
-  // Identifies a report for as long as it may come again.
-  using ReportId = std::tuple<Rank, Rank, TimeNs>;
-  static ReportId id_of(const Observation& o) { return {o.observer, o.peer, o.wall}; }
-  // The report of an end that has lost its path because of bytes.
-  struct Excuse {
-    Observation seen;
-    TimeNs at = 0;
-  };
-  // A path of this pair ended as `corrupted`.
-  struct Corruption {
-    Pair pair;
-    Observation seen;  // by the end that found it
-    TimeNs at = 0;
-  };
-  struct Tampering {
-    Pair pair;      // without names: of hosts
-    TimeNs at = 0;  // the last of its ends
-  };
-  // The way in which a pair was lost.
+  // The way in which a pair was lost. Each has causes of its own.
   enum class Evidence : uint8_t {
     silent,   // it answers nothing
     stalled,  // it answers, but bytes did not pass
@@ -229,71 +115,107 @@ class FaultLocaliser {
     TimeNs at = 0;
     std::set<uint32_t> hosts;            // at most kProbeHostsMax
     std::map<uint32_t, size_t> awaited;  // of these, each with the answers that still come
-    std::set<Pair> tried;
   };
-  struct Reached {
+  // The newest answer for a pair. The answer of one end that the pair works outweighs the other's.
+  struct Probe {
     uint32_t question = 0;
+    TimeNs asked_at = 0;
     TimeNs at = 0;
+    bool reached = false;
+  };
+  // A verdict that was made, for as long as it explains losses.
+  struct Standing {
+    std::set<NicName> named;  // NICs at fault; one without a name: all of its host
+    std::set<NicPair> pairs;  // where the side is unknown: the lost pairs
+    bool between = false;     // the fault is between the ends of its pair
+    Evidence how = Evidence::silent;
+    TimeNs wall = 0;  // that of its verdict
+    TimeNs at = 0;
+    bool over = false;    // one of its paths has worked since
+    bool is_old = false;  // explains no late reports any more
+    bool names(const NicName& nic) const {
+      return named.contains(nic) || named.contains({nic.host, ""});
+    }
+    bool touches(const NicPair& pair) const;
+  };
+  // The losses that have one explanation with a certain loss, and all that is known of them.
+  struct Case {
+    Evidence how = Evidence::silent;
+    bool tried = false;  // a probe tried the pair
+    bool heard = false;  // the hosts that were asked have answered, but for one
+    std::vector<NicPair> pairs;
+    Suspects suspects;
+  };
+  // The report of an end that has lost its path because of bytes.
+  struct Excuse {
+    Observation seen;
+    TimeNs at = 0;
+  };
+  // A path of this pair ended as `corrupted`.
+  struct Corruption {
+    NicPair pair;
+    Observation seen;  // by the end that found it
+    TimeNs at = 0;
+  };
+  struct Tampering {
+    NicPair pair;   // without names: of hosts
+    TimeNs at = 0;  // the last of its ends
+  };
+
+  // An index of `losses_` while the localiser makes a verdict.
+  struct Index {
+    std::set<NicName> told;      // by their own hosts
+    std::set<NicPair> given_up;  // at least one end reports more than the end of the connection
   };
   enum class RailEvidence : uint8_t { none, partial, full };
 
   bool absorbed(const Observation& observation, TimeNs now) const;
   bool update(const Observation& observation);
   void excuse(const Observation& observation, TimeNs now);
-  bool is_of_named_tampering(const Pair& pair, TimeNs now);
+  bool is_of_named_tampering(const NicPair& pair, TimeNs now);
   void forget_tampering(TimeNs now);
   void count_tampering(const Observation& observation, TimeNs now);
   bool excused(const Observation& observation) const;
   void end_peer(const Observation& observation);
-  bool answers(const Open& open) const;
-  void take_answer(const Reach& reach, const ProbeAnswer& answer, TimeNs now);
-  bool wants_question(const Open& open, TimeNs now) const;
-  std::vector<Open*> without_question(const std::vector<Open*>& fault, TimeNs now);
-  ProbeRequest ask(const std::vector<Open*>& asking, const std::vector<Open*>& fault, TimeNs now);
-  std::set<uint32_t> hosts_to_ask(const std::vector<Open*>& asking,
-                                  const std::vector<Open*>& fault) const;
+
+  std::vector<std::vector<Loss*>> faults();
+  bool wants_question(const Loss& loss, TimeNs now) const;
+  std::vector<Loss*> without_question(const std::vector<Loss*>& fault, TimeNs now);
+  std::set<uint32_t> hosts_to_ask(const std::vector<Loss*>& asking,
+                                  const std::vector<Loss*>& fault) const;
+  ProbeRequest ask(const std::vector<Loss*>& asking, const std::vector<Loss*>& fault, TimeNs now);
   void ask_again(TimeNs now);
-  std::vector<std::vector<Open*>> faults();
-  std::vector<Open*> fault_of(const Open& seed);
-  RailEvidence rail_evidence(const std::vector<Open*>& fault) const;
-  // Returns whether a probe has an answer for its pair.
-  bool tried(const Open& open) const;
+  void take_answer(const Reach& reach, const Question& question, uint32_t number, TimeNs now);
+
   void index();
-  bool known_broken(const NicName& a, const NicName& b) const;
-  bool reported(const NicName& nic) const;
-  bool reaches_others(const NicName& nic, const NicName& opposite, TimeNs since) const;
-  Evidence evidence(const Open& open) const;
-  std::set<uint32_t> hosts_opposite(const NicName& nic, const Open& like) const;
-  size_t witnesses_against(const NicName& nic, const Open& like) const;
-  bool heard(const Open& open) const;
-  bool lost_all(uint32_t host, const Open& seed) const;
-  bool missed_by_others(uint32_t host, const Open& seed) const;
-  bool host_is_known(const Open& seed, bool near_lost, bool far_lost) const;
-  bool waits_for_witness(const Open& open, TimeNs now) const;
-  TimeNs lost_elsewhere_at(const NicName& nic, const NicName& opposite) const;
-  Verdict localise_rail(const std::vector<Open*>& fault, TimeNs now);
-  NicName worse_end(const Open& pair) const;
-  Verdict localise_nic(const Open& seed, TimeNs now);
-  Verdict localise_pair(const Open& seed, TimeNs now);
-  Verdict localise_hosts(const Open& seed, bool one, bool other, TimeNs now);
-  Verdict localise_one(const Open& seed, TimeNs now);
-  void note_undecided(const NicName& nic, const Open& seed, TimeNs now);
+  const Probe* probe_of(const Loss& loss) const;
+  bool answers(const Loss& loss) const;
+  Evidence evidence(const Loss& loss) const;
+  bool is_known(const NicName& nic) const;
+  std::set<NicName> innocent(TimeNs since) const;
+  std::vector<NicPair> lost_alike(const Case& c) const;
+  std::set<uint32_t> dark_hosts(const Case& c) const;
+  Case case_of(const Loss& seed) const;
+  static void narrow(Case& c, const NicPair& pair);
+  RailEvidence rail_evidence(const Case& c) const;
+  std::set<NicName> without_carrier(const Loss& seed) const;
+
+  void judge(Loss seed, TimeNs now);
+  void judge_word(const Loss& seed, const NicName& nic, TimeNs now);
+  static bool is_witnessed(const NicName& component, const std::set<NicName>& found, const Case& c);
+  void wait_until(TimeNs time, const std::vector<NicPair>& pairs);
   Verdict take(const std::function<bool(const Observation&)>& explained);
-  void note_recent(const NicName& nic, bool named, TimeNs now);
-  void remember(const NicName& nic, bool named, TimeNs now);
+  void name(Scope scope, const std::set<NicName>& nics, TimeNs now);
+  void name_pair(const Loss& seed, const Case& c, TimeNs now);
+  void name_between(const Loss& seed, Evidence how, TimeNs now);
+  void name_hosts(const Loss& seed, TimeNs now);
+  void make(Verdict verdict, Standing standing, TimeNs now);
   void forget_old(TimeNs now);
 
-  // An index of `open_` while the localiser makes verdicts: a fault may have thousands of entries.
-  struct Index {
-    std::set<NicName> reported;  // by their own hosts
-    std::set<Pair> given_up;     // at least one end reports more than the end of the connection
-    std::map<NicName, std::vector<size_t>> of_nic;
-  };
-
   std::vector<size_t> nics_of_hosts_;
-  std::vector<Open> open_;  // in order of arrival; of hosts that the job has
+  std::vector<Loss> losses_;  // in order of arrival; of hosts that the job has
   Index index_;
-  std::vector<Recent> recent_;
+  std::vector<Standing> standing_;
   std::vector<Excuse> excuses_;
   std::vector<Corruption> corruptions_;  // that no verdict names; of two hosts kTamperedEnds - 1
   std::vector<Tampering> tamperings_;    // named
@@ -302,16 +224,7 @@ class FaultLocaliser {
   // The questions and their answers, while they are of use.
   uint32_t last_question_ = 0;
   std::map<uint32_t, Question> questions_;  // at most kQuestionsMax, numbered up to last_question_
-  std::map<Pair, Reached> reached_;
-  // NICs with a verdict that have not recovered; further failed probes add nothing.
-  std::set<NicName> broken_nics_;
-  std::set<Pair> broken_pairs_;
-  // Lost pairs of a verdict that names no NIC. For a while they remain evidence against both ends.
-  struct Undecided {
-    Evidence how;
-    TimeNs at;
-  };
-  std::map<Pair, Undecided> undecided_;
+  std::map<NicPair, Probe> probes_;
 };
 
 }  // namespace r2ccl

@@ -2,8 +2,10 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "protocol/diagnosis/fault_localiser.h"
-#include "protocol/diagnosis/nic_name_codec.h"
+#include "protocol/diagnosis/nic_name.h"
+#include "protocol/diagnosis/observation.h"
+#include "protocol/diagnosis/probe.h"
+#include "protocol/diagnosis/verdict.h"
 #include "protocol/wire/byte_io.h"
 
 namespace r2ccl {

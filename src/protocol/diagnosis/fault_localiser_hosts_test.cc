@@ -64,6 +64,26 @@ TEST(FaultLocaliser, NamesAHostThatNoOtherHostReachesThoughTheyReachEachOther) {
   EXPECT_EQ(verdicts[0].faulty.host, 3u);
 }
 
+// Each is silent towards the other too, and neither is a witness against it.
+TEST(FaultLocaliser, NamesTwoHostsThatGoDarkTogether) {
+  FaultLocaliser localiser(small_hosts(5));
+  lose_all_nics(localiser, 3, {1, 2});
+  lose_all_nics(localiser, 4, {2, 3});
+  const auto requests = localiser.wanted(10 * kMillisecond);
+  ASSERT_FALSE(requests.empty());
+  for (const ProbeRequest& request : requests) {
+    for (const uint32_t near : {0u, 1u, 2u}) {
+      const auto works = [](const NicName& far) { return far.host < 3; };
+      answer(localiser, request, near, works, 40 * kMillisecond);
+    }
+  }
+  const auto verdicts = localiser.due(300 * kMillisecond);
+  ASSERT_EQ(verdicts.size(), 2u);
+  for (const Verdict& verdict : verdicts) EXPECT_EQ(verdict.scope, Scope::host);
+  EXPECT_NE(verdicts[0].faulty.host, verdicts[1].faulty.host);
+  for (const Verdict& verdict : verdicts) EXPECT_GE(verdict.faulty.host, 3u);
+}
+
 // A connection between host 0 and another broke, and the hosts that were asked reach each other.
 // Then the localising rank's host, 0, goes dark: it reaches no host, and hears no answer.
 struct CutOffLocaliser {

@@ -1,18 +1,17 @@
 // Chooses the hosts that the localiser asks to probe, and the losses to ask about: one question at
-// a time for one fault.
+// a time for one fault. Takes the answers.
 #include <algorithm>
 
 #include "base/check.h"
 #include "protocol/diagnosis/fault_localiser.h"
-#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 
-// Groups the open entries into faults: two entries belong to one fault when they have a NIC in
-// common, or are linked by others that have. A union-find over the NICs.
-std::vector<std::vector<FaultLocaliser::Open*>> FaultLocaliser::faults() {
+// Groups the losses into faults: two losses belong to one fault when they have a NIC in common, or
+// are linked by others that have.
+std::vector<std::vector<FaultLocaliser::Loss*>> FaultLocaliser::faults() {
   std::map<NicName, size_t> nics;
-  std::vector<size_t> parent;
+  std::vector<size_t> parent;  // a union-find over the NICs
   const auto group_of = [&](const NicName& nic) {
     const auto [found, fresh] = nics.try_emplace(nic, parent.size());
     if (fresh) parent.push_back(found->second);
@@ -20,39 +19,32 @@ std::vector<std::vector<FaultLocaliser::Open*>> FaultLocaliser::faults() {
     while (parent[group] != group) group = parent[group] = parent[parent[group]];
     return group;
   };
-  for (const Open& open : open_) {
-    const size_t near = group_of(open.seen.near);
-    parent[group_of(open.seen.far)] = near;
+  for (const Loss& loss : losses_) {
+    const size_t near = group_of(loss.seen.near);
+    parent[group_of(loss.seen.far)] = near;
   }
-  std::vector<std::vector<Open*>> faults;
+  std::vector<std::vector<Loss*>> faults;
   std::map<size_t, size_t> place;
-  for (Open& open : open_) {
-    const auto [found, fresh] = place.try_emplace(group_of(open.seen.near), faults.size());
+  for (Loss& loss : losses_) {
+    const auto [found, fresh] = place.try_emplace(group_of(loss.seen.near), faults.size());
     if (fresh) faults.emplace_back();
-    faults[found->second].push_back(&open);
+    faults[found->second].push_back(&loss);
   }
   return faults;
 }
 
-std::vector<FaultLocaliser::Open*> FaultLocaliser::fault_of(const Open& seed) {
-  for (std::vector<Open*>& fault : faults()) {
-    if (std::ranges::find(fault, &seed) != fault.end()) return std::move(fault);
-  }
-  return {};
-}
-
 // Returns both ends of the pairs that the question is about, then ends of the fault's other pairs,
 // as many as there is room for, and third hosts.
-std::set<uint32_t> FaultLocaliser::hosts_to_ask(const std::vector<Open*>& asking,
-                                                const std::vector<Open*>& fault) const {
+std::set<uint32_t> FaultLocaliser::hosts_to_ask(const std::vector<Loss*>& asking,
+                                                const std::vector<Loss*>& fault) const {
   std::set<uint32_t> hosts;
   const auto add = [&](uint32_t host) {
-    if (hosts.size() < kProbeHostsMax && host < nics_of_hosts_.size()) hosts.insert(host);
+    if (hosts.size() < kProbeHostsMax) hosts.insert(host);
   };
-  for (const auto* pairs : {&asking, &fault}) {
-    for (const Open* open : *pairs) {
-      add(open->seen.near.host);
-      add(open->seen.far.host);
+  for (const auto* losses : {&asking, &fault}) {
+    for (const Loss* loss : *losses) {
+      add(loss->seen.near.host);
+      add(loss->seen.far.host);
     }
   }
   R2CCL_CHECK(!hosts.empty());
@@ -63,54 +55,74 @@ std::set<uint32_t> FaultLocaliser::hosts_to_ask(const std::vector<Open*>& asking
   return hosts;
 }
 
-bool FaultLocaliser::wants_question(const Open& open, TimeNs now) const {
-  return open.question == 0 && !open.probed && subject(open.seen) == nullptr &&
-         open.at + kCoalesceTime <= now;
-}
-
 // Returns the losses of a fault that need a question of their own now. A few pairs of one NIC tell
 // as much as all, and the verdict explains the rest. So while a question is pending or its verdict
 // is near, the fault's other losses wait for the verdict (ask_again). Where the tried pairs answer,
 // the verdict takes longer, and only losses for which connects are no evidence wait for it.
-std::vector<FaultLocaliser::Open*> FaultLocaliser::without_question(const std::vector<Open*>& fault,
+std::vector<FaultLocaliser::Loss*> FaultLocaliser::without_question(const std::vector<Loss*>& fault,
                                                                     TimeNs now) {
-  uint32_t question = 0;
+  bool asked = false;
   bool soon = false;
-  for (const Open* open : fault) {
-    if (!open->covered || open->probed) continue;
-    question = open->question;
-    const auto found = questions_.find(question);
+  for (const Loss* loss : fault) {
+    if (loss->question == 0) continue;
+    asked = true;
+    const auto found = questions_.find(loss->question);
     const bool pending = found != questions_.end() && found->second.awaited.size() > 1 &&
                          now < found->second.at + kSettleTime;
-    soon = soon || pending || open->ripe_at <= now + kSettleTime;
+    soon = soon || pending || loss->ripe_at <= now + kSettleTime;
   }
-  std::vector<Open*> asking;
-  for (Open* open : fault) {
-    if (!wants_question(*open, now)) continue;
-    const bool waits = question != 0 && (soon || finest(open->seen) == DownCause::stalled);
-    if (waits) open->question = question;
-    if (!waits) asking.push_back(open);
+  std::vector<Loss*> asking;
+  for (Loss* loss : fault) {
+    if (!wants_question(*loss, now)) continue;
+    loss->waits = asked && (soon || finest(loss->seen) == DownCause::stalled);
+    if (!loss->waits) asking.push_back(loss);
   }
   return asking;
 }
 
-ProbeRequest FaultLocaliser::ask(const std::vector<Open*>& asking, const std::vector<Open*>& fault,
+ProbeRequest FaultLocaliser::ask(const std::vector<Loss*>& asking, const std::vector<Loss*>& fault,
                                  TimeNs now) {
-  Question question{now, hosts_to_ask(asking, fault), {}, {}};
+  Question question{now, hosts_to_ask(asking, fault), {}};
   for (const uint32_t host : question.hosts) question.awaited[host] = 1;
   const uint32_t number = ++last_question_;
-  for (Open* open : asking) open->question = number;
-  for (Open* open : fault) {
-    const bool covers = question.hosts.contains(open->seen.near.host) &&
-                        question.hosts.contains(open->seen.far.host);
-    if (!covers || open->covered) continue;
-    open->question = number;
-    open->covered = true;
+  for (Loss* loss : fault) {
+    const bool covers = question.hosts.contains(loss->seen.near.host) &&
+                        question.hosts.contains(loss->seen.far.host);
+    if (covers && loss->question == 0) loss->question = number;
+    loss->waits = loss->question == 0;
   }
   const ProbeRequest request{number, {question.hosts.begin(), question.hosts.end()}};
   if (questions_.size() >= kQuestionsMax) questions_.erase(questions_.begin());
   questions_[number] = std::move(question);
   return request;
+}
+
+bool FaultLocaliser::wants_question(const Loss& loss, TimeNs now) const {
+  return loss.question == 0 && !loss.waits && subject(loss.seen) == nullptr &&
+         loss.at + kCoalesceTime <= now;
+}
+
+std::vector<ProbeRequest> FaultLocaliser::wanted(TimeNs now) {
+  std::vector<ProbeRequest> requests;
+  const auto wants = [&](const Loss& loss) { return wants_question(loss, now); };
+  if (std::ranges::none_of(losses_, wants)) return requests;
+  for (const std::vector<Loss*>& fault : faults()) {
+    const std::vector<Loss*> asking = without_question(fault, now);
+    if (!asking.empty()) requests.push_back(ask(asking, fault, now));
+  }
+  return requests;
+}
+
+// After a verdict, asks about the losses that it did not explain and that no question has tried.
+void FaultLocaliser::ask_again(TimeNs now) {
+  if (std::ranges::none_of(losses_, &Loss::waits)) return;
+  for (const std::vector<Loss*>& fault : faults()) {
+    if (std::ranges::any_of(fault, [](const Loss* loss) { return loss->question != 0; })) continue;
+    for (Loss* loss : fault) {
+      if (!std::exchange(loss->waits, false)) continue;
+      loss->ripe_at = std::max(loss->ripe_at, now + kProbeTimeout);
+    }
+  }
 }
 
 void FaultLocaliser::expect_answers(uint32_t number, uint32_t host, size_t ranks) {
@@ -121,36 +133,47 @@ void FaultLocaliser::expect_answers(uint32_t number, uint32_t host, size_t ranks
   if (ranks > 0) {
     awaited->second = ranks;
   } else {
-    question->second.awaited.erase(awaited);  // nobody there lives
+    question->second.awaited.erase(awaited);  // no rank lives there
   }
 }
 
-std::vector<ProbeRequest> FaultLocaliser::wanted(TimeNs now) {
-  std::vector<ProbeRequest> requests;
-  const auto wants = [&](const Open& open) { return wants_question(open, now); };
-  if (std::ranges::none_of(open_, wants)) return requests;
-  for (const std::vector<Open*>& fault : faults()) {
-    const std::vector<Open*> asking = without_question(fault, now);
-    if (!asking.empty()) requests.push_back(ask(asking, fault, now));
+// One end's answer that the pair works is enough: the other end may have had no time.
+void FaultLocaliser::take_answer(const Reach& reach, const Question& question, uint32_t number,
+                                 TimeNs now) {
+  const NicPair pair = pair_of(reach.near, reach.far);
+  Probe& probe = probes_[pair];
+  if (!reach.reached && probe.reached && probe.question >= number) return;
+  probe = {number, question.at, now, reach.reached};
+  if (!reach.reached) return;
+  for (Standing& s : standing_) {
+    const bool works =
+        s.names(pair.first) || s.names(pair.second) || (s.between && s.pairs.contains(pair));
+    s.over = s.over || works;
   }
-  return requests;
 }
 
-// After a verdict, asks about the losses that it did not explain and that no question has tried.
-void FaultLocaliser::ask_again(TimeNs now) {
-  const auto waits = [](const Open& open) {
-    return open.question != 0 && !open.covered && !open.probed && subject(open.seen) == nullptr;
-  };
-  if (std::ranges::none_of(open_, waits)) return;
-  for (const std::vector<Open*>& fault : faults()) {
-    const bool awaited =
-        std::ranges::any_of(fault, [](const Open* open) { return open->covered && !open->probed; });
-    if (awaited) continue;
-    for (Open* open : fault) {
-      if (!waits(*open)) continue;
-      open->question = 0;
-      open->ripe_at = std::max(open->ripe_at, now + kProbeTimeout);
-    }
+void FaultLocaliser::on_answer(const ProbeAnswer& answer, TimeNs now) {
+  const auto found = questions_.find(answer.number);
+  if (found == questions_.end()) return;
+  Question& question = found->second;
+  const auto awaited = question.awaited.find(answer.host);
+  if (awaited == question.awaited.end()) return;
+  if (--awaited->second == 0) question.awaited.erase(awaited);
+  for (const Reach& reach : answer.tried) {
+    const bool asked = reach.near.host == answer.host && reach.far.host != answer.host &&
+                       question.hosts.contains(reach.far.host);
+    if (asked) take_answer(reach, question, answer.number, now);
+  }
+  // Each pair has two ends, so one host's answer may be missing.
+  if (question.awaited.size() > 1) return;
+  for (Loss& loss : losses_) {
+    if (loss.question != answer.number || subject(loss.seen) != nullptr) continue;
+    // Where the hosts could not try the pair, losses elsewhere are the evidence, and idle paths are
+    // slow to notice.
+    const TimeNs timeout = probe_of(loss) == nullptr ? kLateReportWindow
+                           : answers(loss)           ? kProbeTimeoutStalled
+                                                     : kSettleTime;
+    loss.ripe_at = std::max(loss.at + timeout, now);
   }
 }
 

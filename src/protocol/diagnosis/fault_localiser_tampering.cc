@@ -1,19 +1,34 @@
-// The verdict on paths that end again and again because of the bytes on them.
+// Paths that end because of the bytes on them: these losses accuse no NIC. Where they come again
+// and again there is a verdict.
 #include <algorithm>
 
 #include "base/limits.h"
 #include "base/mutant.h"
 #include "protocol/diagnosis/fault_localiser.h"
-#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 namespace {
 
-std::pair<NicName, NicName> hosts_of(const std::pair<NicName, NicName>& pair) {
+NicPair hosts_of(const NicPair& pair) {
   return {{pair.first.host, ""}, {pair.second.host, ""}};
 }
 
 }  // namespace
+
+// Excuses the loss. One end closed the connection because of bytes on it; the other sees that it
+// was closed. Neither is evidence against a NIC. The same report may come again later.
+void FaultLocaliser::excuse(const Observation& o, TimeNs now) {
+  count_tampering(o, now);
+  if (excused(o)) return;
+  excuses_.push_back({o, now});
+  std::erase_if(losses_, [&](const Loss& loss) { return excused(loss.seen); });
+}
+
+bool FaultLocaliser::excused(const Observation& o) const {
+  return subject(o) == nullptr && std::ranges::any_of(excuses_, [&](const Excuse& excuse) {
+           return is_of_same_loss(excuse.seen, o);
+         });
+}
 
 void FaultLocaliser::forget_tampering(TimeNs now) {
   const auto old = [&](const auto& entry) { return entry.at + limits::kTamperedTime <= now; };
@@ -21,7 +36,7 @@ void FaultLocaliser::forget_tampering(TimeNs now) {
   std::erase_if(tamperings_, old);
 }
 
-bool FaultLocaliser::is_of_named_tampering(const Pair& pair, TimeNs now) {
+bool FaultLocaliser::is_of_named_tampering(const NicPair& pair, TimeNs now) {
   const auto found = std::ranges::find_if(tamperings_, [&](const Tampering& named) {
     return named.pair == pair || named.pair == hosts_of(pair);
   });
@@ -34,13 +49,14 @@ bool FaultLocaliser::is_of_named_tampering(const Pair& pair, TimeNs now) {
 // was closed.
 void FaultLocaliser::count_tampering(const Observation& o, TimeNs now) {
   forget_tampering(now);
-  const Pair pair = pair_of(o.near, o.far);
+  const NicPair pair = pair_of(o);
   if (o.cause != DownCause::corrupted || is_of_named_tampering(pair, now)) return;
   const auto between = [&](const Corruption& each) {
     return hosts_of(each.pair) == hosts_of(pair);
   };
   const auto again = [&](const Corruption& each) {
-    return each.pair == pair && id_of(each.seen) == id_of(o);
+    return each.pair == pair && each.seen.observer == o.observer && each.seen.peer == o.peer &&
+           each.seen.wall == o.wall;
   };
   if (const auto found = std::ranges::find_if(corruptions_, again); found != corruptions_.end()) {
     found->seen.stall_us = std::max(found->seen.stall_us, o.stall_us);

@@ -151,6 +151,24 @@ TEST(FaultLocaliser, AbsorbsLateReportsAtBothEndsOfAPairWhoseSideIsUnknown) {
   EXPECT_TRUE(localiser.due(2 * kSecond).empty());
 }
 
+// A later loss towards a second host tells the side. The verdicts have one time: one replaces the
+// other.
+TEST(FaultLocaliser, NamesTheNicOfAPairWhenASecondHostLosesItLater) {
+  FaultLocaliser localiser(hosts(4));
+  localiser.observe(seen(0, 1, DownCause::stalled, 0, 100), 0);
+  const auto first = localiser.due(kRipe);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].scope, Scope::pair);
+  localiser.observe(seen(0, 2, DownCause::stalled, 0, 900), kSecond);
+  const auto second = localiser.due(kSecond + kRipe);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].scope, Scope::nic);
+  EXPECT_EQ(second[0].faulty, nic(0));
+  EXPECT_EQ(second[0].wall, first[0].wall);
+  localiser.observe(seen(0, 3, DownCause::stalled), 2 * kSecond);
+  EXPECT_TRUE(localiser.due(2 * kSecond + kRipe).empty()) << "named already";
+}
+
 TEST(FaultLocaliser, ReportsANewFaultOfTheSameNicAfterTheLateReports) {
   FaultLocaliser localiser(hosts(4));
   localiser.observe(seen(0, 1, DownCause::carrier_lost), 0);

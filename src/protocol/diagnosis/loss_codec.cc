@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "protocol/diagnosis/loss_localiser.h"
-#include "protocol/diagnosis/nic_name_codec.h"
 #include "protocol/wire/byte_io.h"
 
 namespace r2ccl {

@@ -6,73 +6,12 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
-#include "protocol/diagnosis/fault_localiser_facts.h"
 
 namespace r2ccl {
 namespace {
 
-using NicPair = std::pair<NicName, NicName>;
-
-bool touches(const NicPair& pair, const NicName& nic) {
-  return pair.first == nic || pair.second == nic;
-}
-
 bool touches_any(const NicPair& pair, const std::set<NicName>& nics) {
   return nics.contains(pair.first) || nics.contains(pair.second);
-}
-
-// Finds all sets of at most `room` NICs that, with `chosen`, touch every pair from `next` on.
-// Branches on the ends of the first uncovered pair: one of them is in every cover.
-void find_covers(const std::vector<NicPair>& pairs, size_t next, std::set<NicName>& chosen,
-                 size_t room, std::set<std::set<NicName>>& covers) {
-  while (next < pairs.size() && touches_any(pairs[next], chosen)) ++next;
-  if (next == pairs.size()) {
-    covers.insert(chosen);
-    return;
-  }
-  if (room == 0) return;
-  for (const NicName& nic : {pairs[next].first, pairs[next].second}) {
-    chosen.insert(nic);
-    find_covers(pairs, next + 1, chosen, room - 1, covers);
-    chosen.erase(nic);
-  }
-}
-
-// Returns the NICs that are in every smallest set that touches all `pairs`; none when no set of at
-// most `size_max` does.
-std::set<NicName> in_every_cover(const std::vector<NicPair>& pairs, size_t size_max) {
-  for (size_t size = 1; size <= size_max; ++size) {
-    std::set<std::set<NicName>> covers;
-    std::set<NicName> chosen;
-    find_covers(pairs, 0, chosen, size, covers);
-    if (covers.empty()) continue;
-    std::set<NicName> common = *covers.begin();
-    if (mutated(Mutant::loss_any_cover)) return common;
-    for (const std::set<NicName>& cover : covers) {
-      std::erase_if(common, [&](const NicName& nic) { return !cover.contains(nic); });
-    }
-    return common;
-  }
-  return {};
-}
-
-// Requires a pair. Removes the pairs that are connected with the first one from `pairs`, and
-// returns them.
-std::vector<NicPair> take_component(std::vector<NicPair>& pairs) {
-  R2CCL_CHECK(!pairs.empty());
-  std::set<NicName> nics = {pairs.front().first, pairs.front().second};
-  std::vector<NicPair> component;
-  for (bool grew = true; grew;) {
-    grew = false;
-    std::erase_if(pairs, [&](const NicPair& pair) {
-      if (!touches_any(pair, nics)) return false;
-      nics.insert({pair.first, pair.second});
-      component.push_back(pair);
-      grew = true;
-      return true;
-    });
-  }
-  return component;
 }
 
 }  // namespace
@@ -232,7 +171,7 @@ bool LossLocaliser::lost_together(const std::vector<Pair>& pairs) const {
 void LossLocaliser::localise_component(const std::vector<Pair>& component,
                                        const std::vector<Pair>& lossy,
                                        const std::map<Pair, LossCount>& totals, TimeNs now) {
-  const Cover faulty_nics = in_every_cover(component, kCoverMax);
+  const Cover faulty_nics = in_every_smallest_set(component, {}, kCoverMax);
   for (const NicName& nic : faulty_nics) {
     LossCount count;
     std::set<uint32_t> witnesses;

@@ -68,6 +68,12 @@ class DeathEvidence {
   }
 
   size_t refusals() const { return refusals_; }
+  // Returns whether a kernel closed a connection of the peer's lately.
+  bool closed_lately(TimeNs now) const {
+    return std::ranges::any_of(paths_, [&](const Path& path) {
+      return path.closed != KernelClose::none && now - path.failed_at < kTogether;
+    });
+  }
   bool proves_death() const {
     const TimeNs refused_for = last_refusal_at_ - first_refusal_at_;
     if (refusals_ >= kRefusalsAlone && refused_for >= kRefusedAlone) return true;

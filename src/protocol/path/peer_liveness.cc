@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 
 namespace r2ccl {
 namespace {
@@ -25,6 +26,14 @@ bool PeerLiveness::on_all_down(TimeNs now) {
   if (all_down_since_ != 0) return false;
   all_down_since_ = now;
   evidence_.on_all_down(now);
+  return true;
+}
+
+bool PeerLiveness::on_silence(TimeNs silence, TimeNs now) {
+  if (silence < kSilent || doubtful_ || all_down()) return false;
+  if (!evidence_.closed_lately(now) || mutated(Mutant::dead_in_the_dark)) return false;
+  evidence_.on_all_down(now);
+  doubtful_ = true;
   return true;
 }
 

@@ -31,7 +31,10 @@ class PeerLiveness {
 
   // --- evidence ---
   // Records that the peer, or a kernel in its place, accepted or acknowledged something.
-  void on_alive() { evidence_.on_alive(); }
+  void on_alive() {
+    evidence_.on_alive();
+    doubtful_ = false;
+  }
   // Records that the kernel at an address that was the peer's refused a new connection of this
   // path.
   void on_refused(size_t path, TimeNs now) { evidence_.on_refused(path, now); }
@@ -45,14 +48,20 @@ class PeerLiveness {
   // Records that no path is connected. Returns whether that is new.
   bool on_all_down(TimeNs now);
   void on_connected() { all_down_since_ = 0; }
+  // Records for how long the whole peer has been silent. If a kernel has closed some of its
+  // connections, the others may be in a black hole, where nothing tells of the end. Returns whether
+  // that is a new doubt: new connections of the closed paths show whether the peer lives.
+  bool on_silence(TimeNs silence, TimeNs now);
   // `carries`: a data path is up or suspect. `carried`: one has ever been.
   void on_data_paths(bool carries, bool carried, TimeNs now);
   // Records that the loop of this process stood still for `duration`.
   void compensate_idle(TimeNs duration, TimeNs now);
 
   bool all_down() const { return all_down_since_ != 0; }
+  // Returns whether no path works, as far as this end knows.
+  bool seeks() const { return all_down() || doubtful_; }
   // Returns whether the peer may be dead: its kernel refuses, and has not done so for long enough.
-  bool may_be_dead() const { return all_down() && evidence_.refusals() > 0; }
+  bool may_be_dead() const { return seeks() && evidence_.refusals() > 0; }
   // Returns the time for which no message could reach the peer. `silence`: as in check().
   TimeNs away(TimeNs silence, TimeNs now) const;
   struct End {
@@ -75,6 +84,7 @@ class PeerLiveness {
   DeathEvidence evidence_;
   const TimeNs cutoff_;        // > 0
   TimeNs all_down_since_ = 0;  // 0: some path is connected, or none has ever been
+  bool doubtful_ = false;      // a path is connected, and perhaps in a black hole
   TimeNs no_data_since_ = 0;   // 0: some path carries data, or none ever has
 };
 

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/mutant.h"
-#include "protocol/diagnosis/fault_localiser_facts.h"
 #include "runtime/diagnosis/nic_names.h"
 #include "runtime/health/election.h"
 #include "runtime/link/notice.h"
@@ -49,6 +48,15 @@ void log_verdict(const std::string& subject, const Verdict& verdict, bool replac
     R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", subject.c_str(), to_string(verdict.kind),
               static_cast<unsigned long long>(verdict.retransmitted_bytes));
   }
+}
+
+// Returns whether the old verdict is on a pair, and the new one names more for the same loss.
+bool is_coarser(const Verdict& old, const Verdict& verdict) {
+  const bool one_host =
+      old.faulty.host == verdict.faulty.host || old.other.host == verdict.faulty.host;
+  return old.scope == Scope::pair && old.wall == verdict.wall &&
+         (verdict.scope == Scope::rail ||
+          (one_host && (verdict.scope == Scope::nic || verdict.scope == Scope::host)));
 }
 
 }  // namespace
@@ -189,11 +197,13 @@ std::string FaultReporter::words_for(const Verdict& verdict) const {
   return faulty;
 }
 
-// A NIC that loses packets breaks connections, so a verdict may have named its pairs first. The
-// later, more precise verdict replaces the earlier one of the same fault.
+// A more precise verdict replaces the earlier one of the same fault. More losses may name one end
+// of a pair; both verdicts have the time of the first loss then. A NIC that loses packets breaks
+// connections, so a verdict may have named its pairs first.
 size_t FaultReporter::place_of(const Verdict& verdict) const {
-  if (verdict.kind != DownCause::lossy || mutated(Mutant::loss_pairs)) return verdicts_.size();
+  const bool lossy = verdict.kind == DownCause::lossy && !mutated(Mutant::loss_pairs);
   const auto replaced = [&](const Verdict& old) {
+    if (!lossy) return verdict.scope != Scope::pair && is_coarser(old, verdict);
     if (verdict.wall - old.wall > kOneFault) return false;
     // With much loss nothing arrives for a while.
     const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/mutant.h"
-#include "protocol/diagnosis/fault_localiser_facts.h"
 #include "runtime/diagnosis/nic_names.h"
 #include "runtime/link/notice.h"
 

@@ -46,6 +46,7 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   const bool carries = note_data_paths(now);
   if (ends_kept_) look_at_ends(now);
   if (settings_.monitor) detector_.run(now);
+  if (liveness_.on_silence(detector_.silence(now), now)) hint_all(now);
   if (has_relay_ && (!carries || uses_relay() || is_cut_off(now))) seek_relay(now);
   dial(now);
   if (!events_.peer_ended()) {
@@ -274,9 +275,14 @@ void LinkPaths::fail_path(Path& path, DownCause cause, DownCause peer_cause, con
       std::ranges::any_of(all(), [](const Path* each) { return each->state.connected(); });
   if (!any && liveness_.on_all_down(now)) {
     detector_.on_all_down();
-    for (Path* each : all()) each->backoff.on_hint(now);
+    hint_all(now);
   }
+  if (any && closed != KernelClose::none && !goodbye) detector_.on_doubt(now);
   if (!goodbye) report_change(path, from, now, std::move(event));
+}
+
+void LinkPaths::hint_all(TimeNs now) {
+  for (Path* path : all()) path->backoff.on_hint(now);
 }
 
 // Closes the connections. Returns the transmissions that were outstanding.

@@ -213,6 +213,7 @@ class LinkPaths final : private FailureDetector::Actions, private PathDialer::Ow
   bool attach(Path& path, std::optional<EstablishedConnection> data, EstablishedConnection control,
               TimeNs now);
   TimeNs connect_bound(Path& path, TimeNs now);
+  void hint_all(TimeNs now);
   void fail_path(Path& path, DownCause cause, DownCause peer_cause, const std::string& why,
                  TimeNs now);
   PathEvent failure_event(const Path& path, DownCause cause, DownCause peer_cause,

@@ -91,14 +91,14 @@ void LinkPaths::dial(TimeNs now) {
   }
 }
 
-// The lower rank opens paths. The higher rank only calls, when all paths are down, the peer may
+// The lower rank opens paths. The higher rank only calls, when no path works, the peer may
 // have left, or the path's NIC is back. A call shows whether the peer lives, and gives it this
 // rank's address: it need not wait for the turn of its next attempt, nor its kernel for that of its
 // next search for the NIC (RFC 826). No call needs a relay: the peer seeks one itself.
 bool LinkPaths::may_dial(const PathSlot& slot) const {
   if (opens()) return true;
   if (slot.path->spec.relay) return false;
-  return liveness_.all_down() || events_.peer_said_goodbye() || slot.call_due;
+  return liveness_.seeks() || events_.peer_said_goodbye() || slot.call_due;
 }
 
 // A container engine gives every host the same address, also while the job runs. Only its own
@@ -347,7 +347,7 @@ void LinkPaths::on_dial_failed(PathDialer& dialer, const DialFailure& failure) {
   const bool tells = !dialer.request().probe_only && !path.state.connected();
   if (tells) path.note_attempt(failure.why, failure.connected);
   if (!path.state.connected()) path.spec.addresses.on_failed();
-  const bool seeks = liveness_.all_down() || events_.peer_said_goodbye();
+  const bool seeks = liveness_.seeks() || events_.peer_said_goodbye();
   if (!seeks || events_.peer_ended() || !of_peer) return;
   if (failure.connected) liveness_.on_alive();
   if (failure.error != ECONNREFUSED) return;

@@ -1,15 +1,43 @@
-// The facts that follow from one observation by itself, for the parts of the fault localiser.
+// The evidence that a rank gives of a path which it has lost.
 #pragma once
 
 #include <algorithm>
-#include <utility>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
-#include "protocol/diagnosis/fault_localiser.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "protocol/diagnosis/nic_name.h"
+#include "protocol/wire/wire.h"
 
 namespace r2ccl {
 
-inline bool touches(const Observation& o, const NicName& nic) {
-  return o.near == nic || o.far == nic;
+// One end's report that a path which had been up went down. With NICs without a name it reports
+// that the peer's process has died (`connection_lost`), or that its host is cut off (`silent`).
+struct Observation {
+  Rank observer;
+  Rank peer;
+  NicName near;  // the observer's end
+  NicName far;
+  Incarnation incarnation;            // of the path: the same in both ends' reports of one loss
+  DownCause cause = DownCause::none;  // the observer's evidence; none: it takes its report back
+  DownCause peer_cause = DownCause::none;  // the peer's evidence, when `cause` is peer_notice
+  uint64_t detected_us = 0;
+  uint64_t retransmitted_bytes = 0;
+  uint64_t stall_us = 0;
+  uint64_t since_up_us = 0;  // time since the path came up, when the report is sent
+  TimeNs wall = 0;
+  friend bool operator==(const Observation&, const Observation&) = default;
+};
+
+std::vector<std::byte> encode(const Observation& observation);
+Result<Observation> decode_observation(Rank observer, std::span<const std::byte> bytes);
+
+inline NicPair pair_of(const Observation& o) {
+  return pair_of(o.near, o.far);
 }
 
 // Returns the NIC that this is first-hand evidence of, or the word of its own host; null: neither.
@@ -18,23 +46,11 @@ inline const NicName* subject(const Observation& o) {
   return o.cause == DownCause::peer_notice && direct(o.peer_cause) ? &o.far : nullptr;
 }
 
-inline bool is_about(const Observation& o, const NicName& nic) {
-  return subject(o) != nullptr && *subject(o) == nic;
-}
-
-inline std::pair<NicName, NicName> pair_of(const NicName& a, const NicName& b) {
-  return a < b ? std::pair(a, b) : std::pair(b, a);
-}
-
-inline bool is_of(const Observation& o, const NicName& a, const NicName& b) {
-  return touches(o, a) && touches(o, b);
-}
-
 // Returns whether both report the loss of the same incarnation of a path, from one end or from
 // both.
 inline bool is_of_same_loss(const Observation& a, const Observation& b) {
   const bool same_link = std::minmax(a.observer, a.peer) == std::minmax(b.observer, b.peer);
-  return same_link && is_of(a, b.near, b.far) && a.incarnation == b.incarnation;
+  return same_link && pair_of(a) == pair_of(b) && a.incarnation == b.incarnation;
 }
 
 inline TimeNs since_up_ns(const Observation& o) {
