@@ -22,8 +22,8 @@ struct Frames {
   const char* pattern;
   int bits;
 };
-constexpr Frames kData{"523243440b", 8 * 104};
-constexpr Frames kControl{"5232434c0b000000", 8 * 190};
+constexpr Frames kData{"523243440c", 8 * 104};
+constexpr Frames kControl{"5232434c0c000000", 8 * 190};
 constexpr Frames kGreeting{"5232434c01", 8 * 80};
 
 uint64_t incarnations(const Job& job) {

@@ -9,7 +9,7 @@ import os
 import socket
 import struct
 
-VERSION = 11
+VERSION = 12
 DATA, CONTROL, RENDEZVOUS, CALL, JOIN = 1, 2, 3, 4, 5
 HELLO, REPLY, FINAL, REFUSE, CONFIRM = 1, 2, 3, 4, 5
 NO_NIC = 0xffff

@@ -18,7 +18,7 @@ bool FaultLocaliser::Standing::touches(const NicPair& pair) const {
 // shows another fault.
 bool FaultLocaliser::absorbed(const Observation& o, TimeNs now) const {
   return std::ranges::any_of(standing_, [&](const Standing& s) {
-    if (now >= s.at + kLateReportWindow || now - since_up_ns(o) > s.at) return false;
+    if (now >= s.at + kLateReportWindow || now - from_us(o.since_up_us) > s.at) return false;
     if (const NicName* nic = subject(o)) return s.names(*nic);
     return s.names(o.near) || s.names(o.far) || s.pairs.contains(pair_of(o));
   });
@@ -70,11 +70,14 @@ void FaultLocaliser::observe(const Observation& o, TimeNs now) {
   for (Standing& s : standing_) {
     s.over = s.over || s.names(o.near) || s.names(o.far) || s.pairs.contains(pair_of(o));
   }
-  const bool stalled = finest(o) == DownCause::stalled;
-  const TimeNs timeout = subject(o) != nullptr ? kSettleTime
-                         : stalled             ? kProbeTimeoutStalled
-                                               : kProbeTimeout;
-  losses_.push_back({o, now, now + timeout});
+  const TimeNs timeout = subject(o) != nullptr ? kSettleTime : kProbeTimeout;
+  Loss loss{.seen = o};
+  loss.at = now - std::min(from_us(o.age_us), kLateReportWindow);
+  loss.up_at = now - from_us(o.since_up_us);
+  loss.asks_at = now + kCoalesceTime;
+  // The rank that localised before has died. The others report to this one in the same moment.
+  loss.ripe_at = std::max(loss.at + timeout, now + kSettleTime);
+  losses_.push_back(std::move(loss));
 }
 
 // Losses that waited for the verdict on this one get a question.
@@ -109,7 +112,7 @@ TimeNs FaultLocaliser::next_timeout() const {
   for (const Loss& loss : losses_) {
     next = std::min(next, loss.ripe_at);
     const bool asks = loss.question == 0 && !loss.waits && subject(loss.seen) == nullptr;
-    if (asks) next = std::min(next, loss.at + kCoalesceTime);
+    if (asks) next = std::min(next, loss.asks_at);
   }
   return next;
 }

@@ -87,9 +87,9 @@ class FaultLocaliser {
   static constexpr TimeNs kSettleTime = 60 * kMillisecond;
   // Probe timeout: the answers may never come, because both hosts of a pair may be stopped.
   static constexpr TimeNs kProbeTimeout = 250 * kMillisecond;
-  // A kernel answers on the very pair whose path was lost. Connections prove nothing then; only the
-  // losses of other paths do.
-  static constexpr TimeNs kProbeTimeoutStalled = 250 * kMillisecond;
+  // A kernel answers on the very pair that stalled. Connections prove nothing then; only the losses
+  // of other paths do. One that comes later makes the verdict more precise.
+  static constexpr TimeNs kStalledTime = 90 * kMillisecond;
   // Time for the loss localiser to name the cause of a broken connection.
   static constexpr TimeNs kLossVerdictTimeout = 2 * kSecond;
   static constexpr TimeNs kLossLook = 50 * kMillisecond;
@@ -99,11 +99,12 @@ class FaultLocaliser {
   // The loss of a path that has no verdict yet.
   struct Loss {
     Observation seen;
-    TimeNs at = 0;
+    TimeNs at = 0;     // when the path was lost
+    TimeNs up_at = 0;  // when it had come up
+    TimeNs asks_at = 0;
     TimeNs ripe_at = 0;
     uint32_t question = 0;  // <= last_question_: about it; 0: none yet
     bool waits = false;     // for the verdict on another loss of its fault, before it asks
-    TimeNs up_at() const { return at - since_up_ns(seen); }
   };
   // The way in which a pair was lost. Each has causes of its own.
   enum class Evidence : uint8_t {
@@ -185,6 +186,7 @@ class FaultLocaliser {
                                   const std::vector<Loss*>& fault) const;
   ProbeRequest ask(const std::vector<Loss*>& asking, const std::vector<Loss*>& fault, TimeNs now);
   void ask_again(TimeNs now);
+  TimeNs time_for(const Loss& loss) const;
   void take_answer(const Reach& reach, const Question& question, uint32_t number, TimeNs now);
 
   void index();

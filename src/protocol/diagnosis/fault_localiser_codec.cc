@@ -64,6 +64,7 @@ std::vector<std::byte> encode(const Observation& o) {
   out.put(o.retransmitted_bytes);
   out.put(o.stall_us);
   out.put(o.since_up_us);
+  out.put(o.age_us);
   out.put(static_cast<uint64_t>(o.wall));
   return bytes;
 }
@@ -82,6 +83,7 @@ Result<Observation> decode_observation(Rank observer, std::span<const std::byte>
   o.retransmitted_bytes = in.get<uint64_t>();
   o.stall_us = in.get<uint64_t>();
   o.since_up_us = in.get<uint64_t>();
+  o.age_us = in.get<uint64_t>();
   o.wall = static_cast<TimeNs>(in.get<uint64_t>());
   if (in.bad()) return Status(Code::remote, "a truncated observation");
   return o;

@@ -62,7 +62,7 @@ TEST(FaultLocaliser, LocalisesByProbesAPathThatStalled) {
   };
   const Case cases[] = {
       {"a NIC", {{0, 2}, {1, 2}}, 60 * kMillisecond, Scope::nic},
-      {"packets that a connect does not need", {{0, 2}}, 250 * kMillisecond, Scope::pair},
+      {"packets that a connect does not need", {{0, 2}}, 90 * kMillisecond, Scope::pair},
       {"the network between them", {{1, 2}}, 60 * kMillisecond, Scope::pair},
   };
   for (const Case& c : cases) {

@@ -98,8 +98,7 @@ ProbeRequest FaultLocaliser::ask(const std::vector<Loss*>& asking, const std::ve
 }
 
 bool FaultLocaliser::wants_question(const Loss& loss, TimeNs now) const {
-  return loss.question == 0 && !loss.waits && subject(loss.seen) == nullptr &&
-         loss.at + kCoalesceTime <= now;
+  return loss.question == 0 && !loss.waits && subject(loss.seen) == nullptr && loss.asks_at <= now;
 }
 
 std::vector<ProbeRequest> FaultLocaliser::wanted(TimeNs now) {
@@ -166,15 +165,27 @@ void FaultLocaliser::on_answer(const ProbeAnswer& answer, TimeNs now) {
   }
   // Each pair has two ends, so one host's answer may be missing.
   if (question.awaited.size() > 1) return;
+  index();
   for (Loss& loss : losses_) {
     if (loss.question != answer.number || subject(loss.seen) != nullptr) continue;
-    // Where the hosts could not try the pair, losses elsewhere are the evidence, and idle paths are
-    // slow to notice.
-    const TimeNs timeout = probe_of(loss) == nullptr ? kLateReportWindow
-                           : answers(loss)           ? kProbeTimeoutStalled
-                                                     : kSettleTime;
-    loss.ripe_at = std::max(loss.at + timeout, now);
+    loss.ripe_at = std::max(loss.at + time_for(loss), now);
   }
+}
+
+// Returns the time for the other evidence on a loss whose question has its answers. Where the hosts
+// could not try the pair, losses elsewhere are the evidence, and idle paths are slow to notice. One
+// end of a connection may know better why it was reset.
+TimeNs FaultLocaliser::time_for(const Loss& loss) const {
+  if (probe_of(loss) == nullptr) return kLateReportWindow;
+  switch (evidence(loss)) {
+    case Evidence::silent:
+      return kSettleTime;
+    case Evidence::stalled:
+      return kStalledTime;
+    case Evidence::reset:
+      return kProbeTimeout;
+  }
+  return kProbeTimeout;
 }
 
 }  // namespace r2ccl

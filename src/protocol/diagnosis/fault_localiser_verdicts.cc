@@ -68,7 +68,7 @@ void FaultLocaliser::name(Scope scope, const std::set<NicName>& nics, TimeNs now
 void FaultLocaliser::name_pair(const Loss& seed, const Case& c, TimeNs now) {
   const NicPair pair = pair_of(seed.seen);
   const auto earlier = std::ranges::find_if(standing_, [&](const Standing& s) {
-    return !s.between && seed.at > s.at && seed.up_at() <= s.at && s.touches(pair);
+    return !s.between && seed.at > s.at && seed.up_at <= s.at && s.touches(pair);
   });
   const auto lost = [&](const NicName& nic) {
     return std::ranges::count_if(c.pairs, [&](const NicPair& each) { return touches(each, nic); });

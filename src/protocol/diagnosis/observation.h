@@ -29,6 +29,7 @@ struct Observation {
   uint64_t retransmitted_bytes = 0;
   uint64_t stall_us = 0;
   uint64_t since_up_us = 0;  // time since the path came up, when the report is sent
+  uint64_t age_us = 0;       // time since the path was lost, then
   TimeNs wall = 0;
   friend bool operator==(const Observation&, const Observation&) = default;
 };
@@ -53,9 +54,9 @@ inline bool is_of_same_loss(const Observation& a, const Observation& b) {
   return same_link && pair_of(a) == pair_of(b) && a.incarnation == b.incarnation;
 }
 
-inline TimeNs since_up_ns(const Observation& o) {
-  return static_cast<TimeNs>(std::min<uint64_t>(o.since_up_us, kNever / kMicrosecond)) *
-         kMicrosecond;
+// Returns the time for which a field of a report stands.
+inline TimeNs from_us(uint64_t us) {
+  return static_cast<TimeNs>(std::min<uint64_t>(us, kNever / kMicrosecond)) * kMicrosecond;
 }
 
 // Returns whether bytes were wrong. That is a fault of the network between two NICs at most, if not

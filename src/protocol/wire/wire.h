@@ -15,7 +15,7 @@
 
 namespace r2ccl {
 
-inline constexpr uint8_t kWireVersion = 11;
+inline constexpr uint8_t kWireVersion = 12;
 
 // --- data connection ----------------------------------------------------------------------------
 

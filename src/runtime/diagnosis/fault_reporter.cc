@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
 #include "base/mutant.h"
 #include "runtime/diagnosis/nic_names.h"
+#include "runtime/diagnosis/verdict_words.h"
 #include "runtime/health/election.h"
 #include "runtime/link/notice.h"
 
@@ -32,22 +32,6 @@ uint64_t probe_slot(uint32_t number) {
 uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
   const uint64_t of_peer = uint64_t{static_cast<uint32_t>(o.peer.value())} << 32;
   return path ? of_peer + 1 + path->value() : of_peer;
-}
-
-void log_verdict(const std::string& subject, const Verdict& verdict, bool replaces) {
-  if (verdict.kind == DownCause::lossy) {
-    R2CCL_LOG(warn, "%s: lossy, %.2g %% of the packets are lost; it stays in use%s",
-              subject.c_str(), static_cast<double>(verdict.loss_ppm) / 1e4,
-              replaces ? ", in place of a less precise verdict" : "");
-  } else if (verdict.kind == DownCause::tampered) {
-    R2CCL_LOG(warn,
-              "%s: tampered, bytes were changed, repeated or left out on the way; no element is "
-              "wrong for it, and it stays in use",
-              subject.c_str());
-  } else {
-    R2CCL_LOG(warn, "%s: %s, %llu bytes replayed", subject.c_str(), to_string(verdict.kind),
-              static_cast<unsigned long long>(verdict.retransmitted_bytes));
-  }
 }
 
 // Returns whether the old verdict is on a pair, and the new one names more for the same loss.
@@ -177,26 +161,6 @@ void FaultReporter::take(const Verdict& verdict, TimeNs now) {
   fault_localiser_.on_verdict(verdict, now);
 }
 
-std::string FaultReporter::words_for(const Verdict& verdict) const {
-  const auto name = [&](const NicName& nic) {
-    return job().host_name(nic.host) + (nic.nic.empty() ? "" : " " + nic.nic);
-  };
-  const std::string faulty = name(verdict.faulty);
-  switch (verdict.scope) {
-    case Scope::nic:
-      return faulty;
-    case Scope::pair:
-      return "between " + faulty + " and " + name(verdict.other);
-    case Scope::rail:
-      return "the rail of " + faulty;
-    case Scope::host:
-      return "all NICs of " + faulty;
-    case Scope::process:
-      return "the process of rank " + std::to_string(verdict.process.value()) + " on " + faulty;
-  }
-  return faulty;
-}
-
 // A more precise verdict replaces the earlier one of the same fault. More losses may name one end
 // of a pair; both verdicts have the time of the first loss then. A NIC that loses packets breaks
 // connections, so a verdict may have named its pairs first.
@@ -219,7 +183,7 @@ size_t FaultReporter::place_of(const Verdict& verdict) const {
 
 void FaultReporter::add(const Verdict& verdict) {
   const size_t place = place_of(verdict);
-  if (logs_) log_verdict(words_for(verdict), verdict, place < verdicts_.size());
+  if (logs_) log_verdict(words_for(verdict, job()), verdict, place < verdicts_.size());
   if (place < verdicts_.size()) {
     verdicts_[place] = verdict;
   } else if (verdicts_.size() < kVerdictsMax) {
@@ -283,7 +247,8 @@ RankQuery::Handler FaultReporter::probe_handler() {
 
 void FaultReporter::tell(const Report& report, Rank localiser, TimeNs now) {
   Observation o = report.observation;
-  o.since_up_us += static_cast<uint64_t>((clock_.now() - report.lost_at) / kMicrosecond);
+  o.age_us = static_cast<uint64_t>((clock_.now() - report.lost_at) / kMicrosecond);
+  o.since_up_us += o.age_us;
   if (localiser == engine_.self()) return fault_localiser_.observe(o, now);
   const uint64_t subject = subject_of(o, report.path);
   engine_.link(localiser)->send_notice(make_notice(NoticeKind::observation, subject, encode(o)));

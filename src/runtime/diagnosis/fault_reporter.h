@@ -79,7 +79,6 @@ class FaultReporter {
   };
   NicName name_of(Rank rank, NicId nic) const;
   void take(const Verdict& verdict, TimeNs now);
-  std::string words_for(const Verdict& verdict) const;
   void add(const Verdict& verdict);
   bool is_cut_off_here(Rank peer) const;
   void tell(const Report& report, Rank localiser, TimeNs now);

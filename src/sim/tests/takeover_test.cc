@@ -15,6 +15,14 @@ namespace {
 // After the death, or after the time at which the verdict is due without one.
 constexpr TimeNs kLate = 100 * kMillisecond;
 
+using Break = void (*)(Fabric&, SimNic&);
+void black_hole(Fabric& fabric, SimNic& nic) {
+  fabric.hole(nic);
+}
+void hole_for_large_packets(Fabric& fabric, SimNic& nic) {
+  fabric.mtu_hole(nic, 1000);
+}
+
 // The first communicator has all ranks, and fails with rank 0. Another one of the others works on.
 class Takeover {
  public:
@@ -31,10 +39,10 @@ class Takeover {
   }
 
   // Breaks a NIC of host 2. Returns whether all others have the verdict in the end.
-  bool run(const Dies& dies) {
+  bool run(Break breaks, const Dies& dies) {
     broken_at_ = cluster_.now();
     notices_before_ = cluster_.node(0).notices.size();
-    cluster_.fabric().hole(cluster_.nic(2, 1));
+    breaks(cluster_.fabric(), cluster_.nic(2, 1));
     const auto over = [&] {
       if (killed_at_ == 0 && dies(*this)) {
         cluster_.world().kill(*cluster_.node(0).host);
@@ -103,11 +111,16 @@ class Takeover {
   bool right_ = true;
 };
 
-class TakeoverOf : public testing::TestWithParam<int> {
+struct Case {
+  int hosts;
+  Break breaks;
+};
+
+class TakeoverOf : public testing::TestWithParam<Case> {
  protected:
   TimeNs due_without_a_death() {
-    Takeover job(GetParam());
-    EXPECT_TRUE(job.run([](Takeover&) { return false; }));
+    Takeover job(GetParam().hosts);
+    EXPECT_TRUE(job.run(GetParam().breaks, [](Takeover&) { return false; }));
     return job.known_after();
   }
 };
@@ -116,8 +129,10 @@ TEST_P(TakeoverOf, AVerdictAtAnyMoment) {
   const TimeNs due = due_without_a_death();
   for (TimeNs later = 0; later <= due + 30 * kMillisecond; later += 20 * kMillisecond) {
     const std::string text = "death after " + std::to_string(later / kMillisecond) + " ms";
-    Takeover job(GetParam());
-    ASSERT_TRUE(job.run([&](Takeover& each) { return each.since_break() >= later; })) << text;
+    Takeover job(GetParam().hosts);
+    ASSERT_TRUE(job.run(GetParam().breaks, [&](Takeover& each) {
+      return each.since_break() >= later;
+    })) << text;
     job.expect_one_verdict(due, text);
   }
 }
@@ -126,14 +141,18 @@ TEST_P(TakeoverOf, AVerdictAtAnyNotice) {
   const TimeNs due = due_without_a_death();
   for (size_t notice = 1;; ++notice) {
     const std::string text = "death after notice " + std::to_string(notice);
-    Takeover job(GetParam());
-    ASSERT_TRUE(job.run([&](Takeover& each) { return each.notices() >= notice; })) << text;
+    Takeover job(GetParam().hosts);
+    ASSERT_TRUE(job.run(GetParam().breaks, [&](Takeover& each) {
+      return each.notices() >= notice;
+    })) << text;
     if (!job.died()) break;
     job.expect_one_verdict(due, text);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Hosts, TakeoverOf, testing::Values(4, 7));
+INSTANTIATE_TEST_SUITE_P(Hosts, TakeoverOf,
+                         testing::Values(Case{4, black_hole}, Case{7, black_hole},
+                                         Case{4, hole_for_large_packets}));
 
 }  // namespace
 }  // namespace r2ccl::sim
