@@ -46,13 +46,13 @@ void LinkPaths::progress(TimeNs now, TimeNs idle_ns) {
   const bool carries = note_data_paths(now);
   if (ends_kept_) look_at_ends(now);
   if (settings_.monitor) detector_.run(now);
-  if (liveness_.on_silence(detector_.silence(now), now)) hint_all(now);
+  const TimeNs silence = detector_.silence(now);
+  if (silence > 0 && liveness_.on_silence(silence, now)) hint_all(now);
   if (has_relay_ && (!carries || uses_relay() || is_cut_off(now))) seek_relay(now);
   dial(now);
   if (!events_.peer_ended()) {
-    auto end =
-        liveness_.check({events_.peer_said_goodbye(), uses_relay() && events_.said_goodbye()},
-                        detector_.silence(now), now);
+    auto end = liveness_.check(
+        {events_.peer_said_goodbye(), uses_relay() && events_.said_goodbye()}, silence, now);
     if (end && end->end == PeerEnd::cut_off) {
       if (const std::string why = why_unreached().why; !why.empty()) end->why += ": " + why;
     }
