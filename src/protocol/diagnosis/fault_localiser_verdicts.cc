@@ -111,7 +111,7 @@ void FaultLocaliser::name_between(const Loss& seed, Evidence how, TimeNs now) {
 
 // Two hosts do not reach each other, and there is no third one.
 void FaultLocaliser::name_hosts(const Loss& seed, TimeNs now) {
-  Verdict verdict = take([](const Observation&) { return true; });
+  Verdict verdict = take([](const Observation& o) { return subject(o) == nullptr; });
   verdict.scope = Scope::pair;
   verdict.faulty = {seed.seen.near.host, ""};
   verdict.other = {seed.seen.far.host, ""};

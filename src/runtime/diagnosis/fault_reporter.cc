@@ -34,13 +34,13 @@ uint64_t subject_of(const Observation& o, std::optional<PathId> path) {
   return path ? of_peer + 1 + path->value() : of_peer;
 }
 
-// Returns whether the old verdict is on a pair, and the new one names more for the same loss.
-bool is_coarser(const Verdict& old, const Verdict& verdict) {
-  const bool one_host =
-      old.faulty.host == verdict.faulty.host || old.other.host == verdict.faulty.host;
-  return old.scope == Scope::pair && old.wall == verdict.wall &&
-         (verdict.scope == Scope::rail ||
-          (one_host && (verdict.scope == Scope::nic || verdict.scope == Scope::host)));
+// Returns whether the one verdict is on a pair, and the other names more for the same loss.
+bool is_coarser(const Verdict& one, const Verdict& other) {
+  if (one.scope != Scope::pair || one.wall != other.wall) return false;
+  const uint32_t host = other.faulty.host;
+  return other.scope == Scope::rail ||
+         (other.scope == Scope::host && (one.faulty.host == host || one.other.host == host)) ||
+         (other.scope == Scope::nic && (one.faulty == other.faulty || one.other == other.faulty));
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ void FaultReporter::take(const Verdict& verdict, TimeNs now) {
 size_t FaultReporter::place_of(const Verdict& verdict) const {
   const bool lossy = verdict.kind == DownCause::lossy && !mutated(Mutant::loss_pairs);
   const auto replaced = [&](const Verdict& old) {
-    if (!lossy) return verdict.scope != Scope::pair && is_coarser(old, verdict);
+    if (!lossy) return is_coarser(old, verdict);
     if (verdict.wall - old.wall > kOneFault) return false;
     // With much loss nothing arrives for a while.
     const bool mute = old.kind == DownCause::silent || old.kind == DownCause::stalled;
@@ -181,7 +181,10 @@ size_t FaultReporter::place_of(const Verdict& verdict) const {
   return static_cast<size_t>(found - verdicts_.begin());
 }
 
+// Two ranks that localise may judge one loss differently, and the others hear of it in any order.
 void FaultReporter::add(const Verdict& verdict) {
+  if (std::ranges::any_of(verdicts_, [&](const Verdict& v) { return is_coarser(verdict, v); }))
+    return;
   const size_t place = place_of(verdict);
   if (logs_) log_verdict(words_for(verdict, job()), verdict, place < verdicts_.size());
   if (place < verdicts_.size()) {

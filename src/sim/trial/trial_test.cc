@@ -132,6 +132,10 @@ INSTANTIATE_TEST_SUITE_P(StoppedWhileDataJoins, KeptSeedTest,
 INSTANTIATE_TEST_SUITE_P(VerdictsOfHigherRanks, KeptSeedTest,
                          testing::Values<uint64_t>(42282, 4565057, 34760, 34803, 6345176, 43947));
 
+// Two ranks that could not reach each other judged one loss: a NIC, and a pair of it. The ranks
+// heard of the two in different orders.
+INSTANTIATE_TEST_SUITE_P(OneLossJudgedTwice, KeptSeedTest, testing::Values<uint64_t>(79776));
+
 // A path had failed because of its network, its NIC or changed bytes, and the peer was killed a
 // moment later.
 INSTANTIATE_TEST_SUITE_P(DeathAfterALoss, KeptSeedTest,
